@@ -94,9 +94,8 @@ impl AppState {
 
 /// Adds the description of a declared lock to the problem of a request that was refused because the lock is held.
 pub(super) fn describe(lock: Option<&DeclaredLock>, mut problem: Problem) -> Problem {
-    let text = lock.and_then(|lock| lock.declaration.description.as_ref());
-    if let (ProblemCode::Locked, Some(text)) = (problem.code, text) {
-        problem.detail = format!("{} The lock is declared: {text}", problem.detail).into();
+    if let (Some(lock), Extra::Locked(locked)) = (lock, &mut problem.extra) {
+        locked.description.clone_from(&lock.declaration.description);
     }
     problem
 }
@@ -127,8 +126,9 @@ pub(super) fn complete(
         terms.min_hold = Some(declared);
     }
     if !differences.is_empty() {
-        let detail = format!("The request and the declaration of the lock `{name}` contradict each other: {}.",
-            differences.iter().map(|it| format!("`{}` {}", it.field, it.reason)).collect::<Vec<_>>().join("; "));
+        let each = differences.iter().map(|it| format!("`{}` {}", it.field, it.reason));
+        let each = each.collect::<Vec<_>>().join("; ");
+        let detail = format!("The lock `{name}` is declared with other terms: {each}.");
         let problem = Problem::new(ProblemCode::DeclaredDifferently, detail);
         return Err(problem.with(Extra::Fields(differences)));
     }
@@ -177,7 +177,7 @@ fn sharing(lock: &DeclaredLock, mode: AskedMode) -> Result<Option<Sharing>, Fiel
     match mode {
         AskedMode::Unsaid => Ok(Some(declared)),
         AskedMode::Exclusive if lock.declaration.exclusive.is_some() => {
-            Err(differs(MODE.name, "exclusive", "shared, and exclusive is refused"))
+            Err(differs(MODE.name, "exclusive", "shared, with exclusive = \"refuse\""))
         }
         AskedMode::Exclusive => Ok(None),
         AskedMode::Shared(asked) => match (asked.explicit_limit(), declared.explicit_limit()) {
@@ -192,5 +192,5 @@ fn sharing(lock: &DeclaredLock, mode: AskedMode) -> Result<Option<Sharing>, Fiel
 
 /// A field of a request that has another value than the declaration of its lock.
 fn differs(field: &'static str, asked: impl Display, declared: impl Display) -> FieldError {
-    FieldError::new(field, format!("is {asked}; declared is {declared}"))
+    FieldError::new(field, format!("is {asked}, and declared as {declared}"))
 }

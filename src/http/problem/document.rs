@@ -63,6 +63,10 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     holder_count: Option<u64>,
+    /// With `locked`, if the operator has declared the lock: the description of the declaration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    description: Option<&'a str>,
     /// With `locked`: what rests of the lock after a release (`min_hold_ms`). Only if there are any rests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<Rest>, required = false, max_items = 100)]
@@ -134,6 +138,7 @@ impl<'a> ProblemDocument<'a> {
             name: locked.and_then(|it| it.name.as_ref().map(LockName::as_str)),
             holders: locked.map(|it| it.holders.as_slice()),
             holder_count: locked.map(|it| it.holder_count),
+            description: locked.and_then(|it| it.description.as_deref()),
             resting: locked
                 .map(|it| it.resting.as_slice())
                 .filter(|it| !it.is_empty()),

@@ -46,7 +46,7 @@ pub(in crate::http) enum Extra {
     None,
     /// The field `errors`.
     Fields(Vec<FieldError>),
-    /// The fields `holders`, `holder_count`, `resting`, `available_in_ms`, `waited_ms`, `waiters`, `retry_after_ms`,
+    /// The fields `holders`, `holder_count`, `description`, `resting`, `available_in_ms`, `waited_ms`, `waiters`, `retry_after_ms`,
     /// and the header `Retry-After`.
     Locked(Box<Locked>),
     /// The field `retry_after_ms` (the value, in milliseconds), and the header `Retry-After`.
@@ -257,6 +257,8 @@ pub(in crate::http) struct Locked {
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
+    /// What the declaration of the lock is for.
+    pub(in crate::http) description: Option<String>,
     pub(super) resting: Vec<Rest>,
     /// After how long the request finds room, if the lock has no holder and only rests.
     pub(super) available_in_ms: Option<u64>,
@@ -297,6 +299,7 @@ impl Locked {
             name: None,
             holders,
             holder_count,
+            description: None,
             resting,
             available_in_ms,
             waited_ms: millis(waited),
