@@ -31,6 +31,15 @@ pub struct LocksConfig {
     pub file: String,
 }
 
+// === impl LocksConfig ===
+
+impl LocksConfig {
+    /// The path of the locks file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        (!self.file.is_empty()).then(|| Path::new(&self.file))
+    }
+}
+
 /// What the locks file declares about a lock, or about each lock with a prefix. What is not declared is free.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -198,15 +207,25 @@ impl DeclaredLocks {
             prefixes,
             prefix_lengths,
             refuses_undeclared: file.undeclared.is_some(),
-            hash: Sha256::digest(meant)[..8].iter().map(|byte| format!("{byte:02x}")).collect(),
+            hash: Sha256::digest(meant)[..8]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
         })
     }
 
     /// The declaration of a lock: that of its name, or else that of the longest prefix.
     pub fn find(&self, name: &LockName) -> Option<&Arc<DeclaredLock>> {
         let name = name.as_str();
-        let beginnings = self.prefix_lengths.iter().filter_map(|&len| name.get(..len));
-        let of_prefix = || beginnings.filter_map(|prefix| self.prefixes.get(prefix)).next();
+        let beginnings = self
+            .prefix_lengths
+            .iter()
+            .filter_map(|&len| name.get(..len));
+        let of_prefix = || {
+            beginnings
+                .filter_map(|prefix| self.prefixes.get(prefix))
+                .next()
+        };
         self.names.get(name).or_else(of_prefix)
     }
 
@@ -232,12 +251,17 @@ impl LockDeclaration {
 // === impl Table ===
 
 impl Table<'_> {
-    fn check(&self, limits: &LimitsConfig, is_quorum: bool) -> Result<DeclaredLock, LocksFileError> {
+    fn check(
+        &self,
+        limits: &LimitsConfig,
+        is_quorum: bool,
+    ) -> Result<DeclaredLock, LocksFileError> {
         let it = self.declaration;
         let refuse = |field, allowed: &str| Err(self.refuse(field, allowed));
         match (&it.name, &it.prefix) {
             (Some(name), None) => {
-                LockName::new(name).map_err(|why| self.refuse("name", format!("a name: it {why}")))?;
+                LockName::new(name)
+                    .map_err(|why| self.refuse("name", format!("a name: it {why}")))?;
             }
             (None, Some(prefix)) => {
                 NamePrefix::new(prefix)
@@ -247,15 +271,27 @@ impl Table<'_> {
         }
         let is_shared = it.mode == Some(DeclaredMode::Shared);
         if is_quorum && (is_shared || it.min_hold_ms.is_some() || it.order.is_some()) {
-            let (limit, min_hold) = (it.limit.map(|_| "limit"), it.min_hold_ms.map(|_| "min_hold_ms"));
-            let field = limit.or(is_shared.then_some("mode")).or(min_hold).unwrap_or("order");
-            return refuse(field, "nothing on a quorum of Redis servers, which cannot do this");
+            let (limit, min_hold) = (
+                it.limit.map(|_| "limit"),
+                it.min_hold_ms.map(|_| "min_hold_ms"),
+            );
+            let field = limit
+                .or(is_shared.then_some("mode"))
+                .or(min_hold)
+                .unwrap_or("order");
+            return refuse(
+                field,
+                "nothing on a quorum of Redis servers, which cannot do this",
+            );
         }
         if it.limit.is_some() && !is_shared {
             return refuse("mode", "shared beside a limit; leave it out");
         }
         if it.order.is_some() && is_shared {
-            return refuse("order", "nothing beside a limit or the mode shared: an order needs leases one after another");
+            return refuse(
+                "order",
+                "nothing beside a limit or the mode shared: an order needs leases one after another",
+            );
         }
         if it.exclusive.is_some() && !is_shared {
             return refuse("exclusive", "nothing without a limit or the mode shared");
@@ -266,7 +302,11 @@ impl Table<'_> {
         let (shortest, longest) = (limits.min_ttl_ms.0, limits.max_ttl_ms.0);
         let bounds = (1, limits.max_holders, "limits.max_holders");
         let limit = self.number("limit", it.limit, bounds, Limit::new)?;
-        let bounds = (shortest, limits.max_hold_limit_ms.0, "limits.max_hold_limit_ms");
+        let bounds = (
+            shortest,
+            limits.max_hold_limit_ms.0,
+            "limits.max_hold_limit_ms",
+        );
         let hold_limit = |ms| HoldLimit::from_millis(ms, Ttl::MIN);
         let max_hold = self.number("max_hold_ms", it.max_hold_ms, bounds, hold_limit)?;
         let bounds = (shortest, longest, "limits.max_ttl_ms");
@@ -303,7 +343,9 @@ impl Table<'_> {
         let Some(number) = number else {
             return Ok(None);
         };
-        let in_bounds = (least..=most).contains(&number).then(|| convert(number).ok());
+        let in_bounds = (least..=most)
+            .contains(&number)
+            .then(|| convert(number).ok());
         match in_bounds.flatten() {
             Some(value) => Ok(Some(value)),
             None => {

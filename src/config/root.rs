@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuditConfig, AuthConfig, HistoryConfig, HttpConfig, Invalid, LimitsConfig, LocksConfig, LogConfig,
-    MetricsConfig, RedisConfig, RedlockConfig, ServersKind, ShutdownConfig, StoreUrl, TraceConfig,
+    AuditConfig, AuthConfig, HistoryConfig, HttpConfig, Invalid, LimitsConfig, LocksConfig,
+    LogConfig, MetricsConfig, RedisConfig, RedlockConfig, ServersKind, ShutdownConfig, StoreUrl,
+    TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.

@@ -186,13 +186,20 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
         let detail = "lines are missing from the audit log, and the log says why";
         checks.push(check("audit", gateway.audit.is_failing().then_some(detail)));
     }
-    let differ = "another gateway on the store has other declarations of locks, or this gateway has none";
+    let differ =
+        "another gateway on the store has other declarations of locks, or this gateway has none";
     let differ = gateway.engine.declarations_differ().then_some(differ);
     if gateway.declarations.is_some() || differ.is_some() {
         let detail = "the locks file cannot be used; the declarations that were read before stay in \
                       force, and the log says what is wrong";
-        let is_outdated = gateway.declarations.as_ref().is_some_and(Declarations::is_outdated);
-        checks.push(check("declared-locks", is_outdated.then_some(detail).or(differ)));
+        let is_outdated = gateway
+            .declarations
+            .as_ref()
+            .is_some_and(Declarations::is_outdated);
+        checks.push(check(
+            "declared-locks",
+            is_outdated.then_some(detail).or(differ),
+        ));
     }
     if let Some(certificates) = &gateway.certificates {
         let detail = "the certificate files cannot be used; the certificate that was read before \

@@ -7,8 +7,8 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
     lock::{
-        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, RecipientId,
-        LockName, Owner, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms, TokenHash, Ttl,
+        BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, LockName,
+        Owner, RecipientId, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms, TokenHash, Ttl,
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };

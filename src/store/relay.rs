@@ -95,8 +95,10 @@ impl DeclarationHashes {
         difference.heard = now;
         if now - difference.since >= TOLERATED && !difference.is_logged {
             difference.is_logged = true;
-            warn!("another gateway on the store has other declarations of locks, or this gateway has none: give all \
-                   gateways the same locks file");
+            warn!(
+                "another gateway on the store has other declarations of locks, or this gateway has none: give all \
+                   gateways the same locks file"
+            );
         }
         hashes.difference = Some(difference);
     }

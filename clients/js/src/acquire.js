@@ -162,7 +162,9 @@ export class Acquire {
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
       if (!answer.ok && !this.#goesOn(answer, wait, left)) {
-        throw this.#retry.doubted(refusal(answer, undefined, this.#names), answer.status === 409 && answer.body?.code);
+        // A gateway refuses a request that contradicts its declarations before it looks at the lock.
+        const code = answer.status === 409 && answer.body?.code;
+        throw this.#retry.doubted(refusal(answer, undefined, this.#names), code && code !== 'declared-differently');
       }
       if (place) line.next(place, true);
       this.#retry.failed = 0;

@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_declaration_does_not_change_the_fingerprint_of_a_request() {
-        let declared = |is_alone| {
+        let declared = |is_alone: bool| {
             with(|it| {
                 it.min_hold = MinHold::from_millis(60_000, Ttl::MAX).ok();
                 it.sharing = shared(20, true).filter(|_| !is_alone);

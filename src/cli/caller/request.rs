@@ -151,7 +151,9 @@ impl LockArg {
             Some((name, "exclusive")) => (name, Some(AcquireMode::Exclusive)),
             Some((name, number)) => {
                 let limit = limit(number).map_err(|error| {
-                    format!("behind the = stands shared, exclusive or a limit, and {number:?}: {error}")
+                    format!(
+                        "behind the = stands shared, exclusive or a limit, and {number:?}: {error}"
+                    )
                 })?;
                 (name, Some(AcquireMode::Shared { limit: Some(limit) }))
             }

@@ -3,7 +3,7 @@
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
-    path::PathBuf,
+    path::Path,
     process::ExitCode,
     sync::Arc,
 };
@@ -287,13 +287,16 @@ fn declarations(
     lifecycle: &Lifecycle,
     signals: &mut ServeSignals,
 ) -> Result<Option<Declarations>, CliError> {
-    if config.locks.file.is_empty() {
+    let Some(path) = config.locks.path().map(Path::to_owned) else {
         return Ok(None);
-    }
-    let path = PathBuf::from(&config.locks.file);
+    };
     let watch = FileWatch::new([&path]);
     let locks = DeclaredLocks::read(&path, config)?;
-    info!(declared = locks.count(), file = config.locks.file, "the locks file was read");
+    info!(
+        declared = locks.count(),
+        file = config.locks.file,
+        "the locks file was read"
+    );
     let declarations = Declarations::new(locks);
     let asked = Arc::new(Notify::new());
     signals.reload.push(Arc::clone(&asked));
@@ -301,7 +304,10 @@ fn declarations(
     let report = move |watched| match watched {
         Watched::Unchanged => {}
         Watched::Read(Ok(locks)) => {
-            info!(declared = DeclaredLocks::count(&locks), "the locks file was read again");
+            info!(
+                declared = DeclaredLocks::count(&locks),
+                "the locks file was read again"
+            );
             current.replace(locks);
         }
         Watched::Read(Err(error)) => {

@@ -9,7 +9,7 @@ use crate::{
     engine::{
         AcquireError, Delivery, Granted, facts::Fact, reaper::GivenBack, start::EngineShared,
     },
-    lock::{HeldLease, RecipientId, Lease, LockName, TokenHash, Ttl},
+    lock::{HeldLease, Lease, LockName, RecipientId, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
         contract::{Renewal, Renewer},

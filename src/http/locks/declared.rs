@@ -68,7 +68,13 @@ impl Declarations {
 impl AppState {
     /// The declaration of a lock, if there is one.
     pub(super) fn declared(&self, name: &LockName) -> Option<Arc<DeclaredLock>> {
-        self.declarations.as_ref()?.0.read().locks.find(name).cloned()
+        self.declarations
+            .as_ref()?
+            .0
+            .read()
+            .locks
+            .find(name)
+            .cloned()
     }
 
     /// 403 for a lock without a declaration, if only declared locks may be acquired.
@@ -77,8 +83,9 @@ impl AppState {
         if !self.declarations.as_ref().is_some_and(refuses) {
             return Ok(());
         }
-        let detail =
-            format!("The lock `{name}` is not declared, and this gateway grants declared locks only.");
+        let detail = format!(
+            "The lock `{name}` is not declared, and this gateway grants declared locks only."
+        );
         Err(Problem::new(ProblemCode::UndeclaredLock, detail))
     }
 
@@ -126,7 +133,9 @@ pub(super) fn complete(
         terms.min_hold = Some(declared);
     }
     if !differences.is_empty() {
-        let each = differences.iter().map(|it| format!("`{}` {}", it.field, it.reason));
+        let each = differences
+            .iter()
+            .map(|it| format!("`{}` {}", it.field, it.reason));
         let each = each.collect::<Vec<_>>().join("; ");
         let detail = format!("The lock `{name}` is declared with other terms: {each}.");
         let problem = Problem::new(ProblemCode::DeclaredDifferently, detail);
@@ -135,6 +144,8 @@ pub(super) fn complete(
     if is_reservation {
         return Ok(());
     }
+    // No field of a request carries an order yet, so a lock that requires one cannot be acquired.
+    check_order(lock, name, None)?;
     let min_hold = terms.min_hold.map_or(0, MinHold::as_millis);
     let asked = terms.hold_limit();
     let at_most = |field: &Field, asked: Option<u64>, most: u64| match asked {
@@ -146,7 +157,11 @@ pub(super) fn complete(
     };
     let mut ttl = terms.ttl();
     if let Some(most) = lock.max_ttl {
-        at_most(&TTL, terms.explicit.ttl.map(Ttl::as_millis), most.as_millis())?;
+        at_most(
+            &TTL,
+            terms.explicit.ttl.map(Ttl::as_millis),
+            most.as_millis(),
+        )?;
         at_most(&MIN_HOLD, Some(min_hold), most.as_millis())?;
         ttl = ttl.min(most);
     }
@@ -159,10 +174,21 @@ pub(super) fn complete(
         // The minimum hold may have raised the TTL above the hold limit, with which the lease, and its rest, would end
         // too soon.
         let limit = HoldLimit::from_millis(limit.as_millis(), ttl);
-        terms.set_hold_limit(limit.map_err(|why| Problem::invalid_field(MAX_HOLD.name, why.to_string()))?);
+        terms.set_hold_limit(
+            limit.map_err(|why| Problem::invalid_field(MAX_HOLD.name, why.to_string()))?,
+        );
     }
     terms.undeclared = Some(said);
     Ok(())
+}
+
+/// 400 if the declaration requires an order and the request has none.
+fn check_order(lock: &DeclaredLock, name: &LockName, order: Option<u64>) -> Result<(), Problem> {
+    if lock.declaration.order.is_none() || order.is_some() {
+        return Ok(());
+    }
+    let reason = format!("is missing; the lock `{name}` is declared with order = \"required\"");
+    Err(Problem::invalid_field("order", reason))
 }
 
 /// How a request shares a declared lock, or how the request differs from the declaration.
@@ -176,9 +202,11 @@ fn sharing(lock: &DeclaredLock, mode: AskedMode) -> Result<Option<Sharing>, Fiel
     };
     match mode {
         AskedMode::Unsaid => Ok(Some(declared)),
-        AskedMode::Exclusive if lock.declaration.exclusive.is_some() => {
-            Err(differs(MODE.name, "exclusive", "shared, with exclusive = \"refuse\""))
-        }
+        AskedMode::Exclusive if lock.declaration.exclusive.is_some() => Err(differs(
+            MODE.name,
+            "exclusive",
+            "shared, with exclusive = \"refuse\"",
+        )),
         AskedMode::Exclusive => Ok(None),
         AskedMode::Shared(asked) => match (asked.explicit_limit(), declared.explicit_limit()) {
             (Some(asked), Some(declared)) if asked != declared => {

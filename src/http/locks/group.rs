@@ -306,7 +306,11 @@ pub(in crate::http) async fn renew_group(
     let charge = caller.charge();
     let renewals = names.iter().map(|name| {
         let engine = &gateway.engine;
-        engine.renew(name.clone(), token.clone(), gateway.bounded_renewal(name, ttl))
+        engine.renew(
+            name.clone(),
+            token.clone(),
+            gateway.bounded_renewal(name, ttl),
+        )
     });
     let renewed = join_all(renewals).await;
     let (mut outcomes, mut held, mut all_lost) = (Outcomes::default(), Vec::new(), true);

@@ -20,17 +20,17 @@ use crate::{
     clock::Clock,
     config::{RedisConfig, ServersKind, ServersUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, LockName, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Release, Releaser,
-            Renewal, RenewalTtl, Renewer, Requesting,
+            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Release, Releaser, Renewal,
+            RenewalTtl, Renewer, Requesting,
         },
-        relay::{DeclarationHashes, Relay},
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
+        relay::{DeclarationHashes, Relay},
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
@@ -398,7 +398,9 @@ impl Relay for RedisContext {
 
     async fn tell_declarations(&self, hash: &str) -> Result<(), StoreError> {
         let all = &self.gateway.channels.all;
-        self.dispatch.publish(all, &format!("declares {hash}")).await
+        self.dispatch
+            .publish(all, &format!("declares {hash}"))
+            .await
     }
 
     fn declarations(&self) -> &DeclarationHashes {

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     lock::{
-        BreakTarget, HeldLease, RecipientId, LockName, Mode, ReleaseRequest, SupersedeHash, TokenHash,
+        BreakTarget, HeldLease, LockName, Mode, RecipientId, ReleaseRequest, SupersedeHash,
+        TokenHash,
     },
     store::{
         StoreError, Unavailability,
@@ -123,6 +124,10 @@ impl State {
                 queued.replaced = self.mark_replaced(name, &before);
             }
             self.queues.put(name, order, Some(queued));
+            if before.attempt.terms.sharing != attempt.terms.sharing {
+                // The lock was declared with another limit in between, so the waiter may be able to share the lock now.
+                self.hand_off(name, now);
+            }
             return Ok(Acquisition::Queued(self.queue_position(name, order, now)));
         }
         // full; queued, at the end
@@ -377,7 +382,9 @@ impl State {
         let margin = lease.expires_at.since(now);
         let mut lease = lease.renewed(ttl, now);
         match renewer {
-            Renewer::Recipient(recipient) if !lease.is_kept_by(recipient) => return Renewal::Adopted,
+            Renewer::Recipient(recipient) if !lease.is_kept_by(recipient) => {
+                return Renewal::Adopted;
+            }
             Renewer::Adopter(recipient)
                 if self.remembers(&RowKey::given_back(name, &recipient.attempt()), now) =>
             {

@@ -24,17 +24,17 @@ use crate::{
     clock::Clock,
     config::{Millis, RedisConfig, RedlockConfig, ServersUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, LockName, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Release, Releaser,
-            Renewal, RenewalTtl, Renewer, Requesting, StoreFeature,
+            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Release, Releaser, Renewal,
+            RenewalTtl, Renewer, Requesting, StoreFeature,
         },
-        relay::Relay,
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
+        relay::Relay,
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
