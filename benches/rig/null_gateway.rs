@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use latchgate::{
     cli,
     config::Config,
-    lock::{BreakTarget, FencingToken, RecipientId, LockName, Mode, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, FencingToken, LockName, Mode, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError,
         contract::{

@@ -11,8 +11,8 @@ use tracing::info;
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
-        CallerId, IdempotencyKey, RecipientId, Lease, LockName, Salt, Sharing, SupersedeHash, Terms,
-        Token, TokenHash,
+        CallerId, IdempotencyKey, Lease, LockName, RecipientId, Salt, Sharing, SupersedeHash,
+        Terms, Token, TokenHash,
     },
     store::{
         StoreError, Uncertainty,

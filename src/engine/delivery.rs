@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{RecipientId, LockName},
+    lock::{LockName, RecipientId},
     store::contract::Releaser,
 };
 

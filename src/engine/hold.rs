@@ -31,7 +31,7 @@ use tokio::{
 
 use crate::{
     auth::Authorization,
-    lock::{HeldLease, RecipientId, Lease, LockName, ReleaseRequest, Token},
+    lock::{HeldLease, Lease, LockName, RecipientId, ReleaseRequest, Token},
     store::{
         StoreError, Uncertainty,
         contract::{Loss, QueuePosition, Release, Releaser, Renewal, RenewalTtl, Renewer},

@@ -18,8 +18,8 @@ use tokio::{
 use crate::{
     auth::LeaseSlot,
     lock::{
-        FencingToken, HeldLease, HistoryEntry, RecipientId, LockName, Metadata, MinHold, Mode, Owner,
-        TokenHash,
+        FencingToken, HeldLease, HistoryEntry, LockName, Metadata, MinHold, Mode, Owner,
+        RecipientId, TokenHash,
     },
 };
 
@@ -355,7 +355,10 @@ impl LeaseRegistry {
     pub(super) fn recipient(&self, name: &LockName, token: &TokenHash, at: Instant) -> RecipientId {
         let adopter = self.with_lease(name, token, |lease| lease.adopter.as_deref().copied());
         let adopter = adopter.flatten().filter(|(_, since)| *since <= at);
-        adopter.map_or_else(|| RecipientId::of_attempt(token), |(recipient, _)| recipient)
+        adopter.map_or_else(
+            || RecipientId::of_attempt(token),
+            |(recipient, _)| recipient,
+        )
     }
 
     /// Registers a stream of this gateway as the recipient of the lease, and displaces an older stream. If the lease is

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, RecipientId, Lease, LockName, Token, renewal},
+    lock::{FencingToken, HeldLease, Lease, LockName, RecipientId, Token, renewal},
     store::contract::Releaser,
 };
 

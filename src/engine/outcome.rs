@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     clock::{Clock, SystemClock},
-    lock::{HeldLease, RecipientId, Lease, Salt, Token, TokenHash},
+    lock::{HeldLease, Lease, RecipientId, Salt, Token, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{

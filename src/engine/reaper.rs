@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{RecipientId, LockName, TokenHash},
+    lock::{LockName, RecipientId, TokenHash},
     store::{
         AnyStore, StoreError,
         contract::{GiveBack, Release, Releaser},

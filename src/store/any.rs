@@ -9,7 +9,7 @@ use crate::{
     clock::Clock,
     config::{Config, ServersKind, StoreUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, RecipientId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, LockName, RecipientId, ReleaseRequest, TokenHash},
     telemetry::{
         metrics::Metrics,
         trace::{self, Span},

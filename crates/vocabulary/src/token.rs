@@ -260,6 +260,9 @@ mod tests {
     #[test]
     fn is_written_as_the_attempt_that_it_is() {
         let token = Token::random().hash();
-        assert_eq!(RecipientId::of_attempt(&token).to_string(), token.to_string());
+        assert_eq!(
+            RecipientId::of_attempt(&token).to_string(),
+            token.to_string()
+        );
     }
 }

@@ -7,7 +7,7 @@ use tokio::{task::JoinHandle, time::sleep};
 use super::scripted_store::*;
 use crate::{
     engine::{AcquireError, AcquireRequest, Engine, GrantedGroup, GroupAcquireError, GroupRequest},
-    lock::{GroupNames, HeldLease, RecipientId, Limit, LockName, Salt, Sharing, TokenHash, Ttl},
+    lock::{GroupNames, HeldLease, Limit, LockName, RecipientId, Salt, Sharing, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, GiveBack, Leaving, Releaser},

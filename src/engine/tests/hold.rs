@@ -8,7 +8,7 @@ use super::scripted_store::*;
 use crate::{
     engine::{AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
-    lock::{HeldLease, RecipientId, Reason, ReleaseRequest, Token, Ttl},
+    lock::{HeldLease, Reason, RecipientId, ReleaseRequest, Token, Ttl},
     store::{
         contract::{Acquisition, Loss, Release, Releaser, Renewal},
         parking::{News, Position},

@@ -24,7 +24,9 @@ fn release(
 }
 
 fn recipient_of(releaser: Releaser) -> RecipientId {
-    releaser.recipient().expect("every release names a recipient")
+    releaser
+        .recipient()
+        .expect("every release names a recipient")
 }
 
 #[tokio::test(start_paused = true)]

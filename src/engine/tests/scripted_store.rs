@@ -28,8 +28,8 @@ use crate::{
     },
     lifecycle::Lifecycle,
     lock::{
-        BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, RecipientId, Lease, LockName,
-        Mode, ReleaseRequest, Terms, Token, TokenHash, Ttl,
+        BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, Lease, LockName, Mode,
+        RecipientId, ReleaseRequest, Terms, Token, TokenHash, Ttl,
     },
     store::{
         Partition, Store, StoreError, Unavailability, Uncertainty,
@@ -285,7 +285,8 @@ impl Store for ScriptedStore {
             return Err(error);
         }
         let (recipient, keeps) = (releaser.recipient(), *self.adopted_by.lock());
-        if let (Some(_), Some(keeps)) = (recipient, keeps.filter(|keeps| Some(*keeps) != recipient)) {
+        if let (Some(_), Some(keeps)) = (recipient, keeps.filter(|keeps| Some(*keeps) != recipient))
+        {
             return Ok(Release::Adopted(keeps));
         }
         self.released.lock().push(*token);
@@ -305,7 +306,9 @@ impl Store for ScriptedStore {
         unanswered: Option<RecipientId>,
     ) -> Result<GiveBack, StoreError> {
         if let Some(recipient) = unanswered {
-            self.unanswered.lock().push((name.clone(), *token, recipient));
+            self.unanswered
+                .lock()
+                .push((name.clone(), *token, recipient));
         }
         if is_away(name) {
             std::future::pending::<()>().await;

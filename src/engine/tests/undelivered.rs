@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::{AcquireError, AcquireRequest, Granted, ReleaseError},
-    lock::{CallerId, IdempotencyKey, RecipientId, LockName, Salt, Token},
+    lock::{CallerId, IdempotencyKey, LockName, RecipientId, Salt, Token},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss, Releaser, RenewalTtl},

@@ -24,7 +24,7 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, HeldLease, RecipientId, LockName, ReleaseRequest, TokenHash},
+    lock::{BreakTarget, HeldLease, LockName, RecipientId, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{

@@ -84,7 +84,8 @@ impl Model {
                 // The attempt was answered this lease before, and a newer attempt was since. A client that repeats a
                 // command must learn this.
                 if *answer == Acquisition::Replaced {
-                    return held.answered.contains(&attempt.token) && held.recipient != attempt.token;
+                    return held.answered.contains(&attempt.token)
+                        && held.recipient != attempt.token;
                 }
                 held.answered_again = true;
                 held.answered.insert(attempt.token);

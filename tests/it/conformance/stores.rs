@@ -6,8 +6,8 @@ use super::{
     fixture::{embedded::Embedded, redis::Redis, redlock::Redlock},
     groups, history, late,
     leases::{
-        breaks, checks, exclusion, expiry, fences, give_back, idempotency, recipients, release, renew,
-        requests,
+        breaks, checks, exclusion, expiry, fences, give_back, idempotency, recipients, release,
+        renew, requests,
     },
     list, paths, random, told,
     waiting::{

@@ -199,7 +199,7 @@ redis.call('HSET', leases, string.sub(lease, 1, 65), lease)
 local id = string.sub(lease, 1, 65)
 redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
 local slot = (string.byte(lease, 67) == 110) and redis.call('BITPOS', slots, '0')
-local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '145')
+redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '145')
 local limit = is_queued(body) and not (string.byte(body, 18) == 120) and tonumber(string.sub(body, 22, 25)) or 1
 if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
 -- sweep

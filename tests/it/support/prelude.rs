@@ -21,9 +21,9 @@ pub(crate) use latchgate::{
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, Ends, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
-        IdempotencyHash, IdempotencyKey, RecipientId, Lease, Limit, LockName, Metadata, MinHold, Mode,
-        Owner, Reason, ReleaseRequest, Said, Salt, Sharing, SupersedeHash, SupersedeKey, Terms,
-        Token, TokenHash, Ttl,
+        IdempotencyHash, IdempotencyKey, Lease, Limit, LockName, Metadata, MinHold, Mode, Owner,
+        Reason, RecipientId, ReleaseRequest, Said, Salt, Sharing, SupersedeHash, SupersedeKey,
+        Terms, Token, TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError, Unavailability, Uncertainty,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     clock::Clock,
     lock::{
-        Ends, FencingToken, HeldLease, IdempotencyHash, RecipientId, Mode, Reason, ReleaseRequest,
+        Ends, FencingToken, HeldLease, IdempotencyHash, Mode, Reason, RecipientId, ReleaseRequest,
         Reservation, Said, TokenHash, Ttl,
     },
     store::contract::{Attempt, Idempotency, RenewalTtl},

@@ -5,7 +5,7 @@ use std::{sync::OnceLock, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, FencingToken, IdempotencyHash, RecipientId, LockName, MinHold, Ttl},
+    lock::{BreakTarget, FencingToken, IdempotencyHash, LockName, MinHold, RecipientId, Ttl},
     store::{
         Unavailability,
         contract::{

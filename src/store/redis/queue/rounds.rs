@@ -536,7 +536,9 @@ impl TimerActions for RedisContext {
             let OrphanedAttempt { name, token, kind } = &orphan;
             let known = match *kind {
                 OrphanKind::Grant(fence) => GrantKnowledge::Undelivered(fence),
-                OrphanKind::Departed(fence, recipient) => GrantKnowledge::Departed(fence, recipient),
+                OrphanKind::Departed(fence, recipient) => {
+                    GrantKnowledge::Departed(fence, recipient)
+                }
             };
             match self.lock(self.keys(name)).give_back(token, known).await {
                 Ok(_) => None,

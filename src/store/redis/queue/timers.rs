@@ -16,7 +16,7 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    lock::{FencingToken, RecipientId, LockName, TokenHash},
+    lock::{FencingToken, LockName, RecipientId, TokenHash},
     store::partition::{Partition, PartitionedCommands},
 };
 

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::{
     lock::{
-        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, RecipientId, ReleaseRequest,
-        Salt, TokenHash,
+        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, RecipientId,
+        ReleaseRequest, Salt, TokenHash,
     },
     store::{
         StoreError, Unavailability,

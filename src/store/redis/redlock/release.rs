@@ -11,7 +11,7 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
-    lock::{RecipientId, LockName, TokenHash},
+    lock::{LockName, RecipientId, TokenHash},
     store::{
         StoreError,
         contract::{GiveBack, Loss, Release},

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tracing::warn;
 
-use crate::lock::{RecipientId, LockName, TokenHash};
+use crate::lock::{LockName, RecipientId, TokenHash};
 
 use super::scripts::Nonce;
 

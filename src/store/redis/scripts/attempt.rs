@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, RecipientId, Mode, Salt, TokenHash},
+    lock::{FencingToken, HeldLease, Mode, RecipientId, Salt, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::{
     lock::{
-        BreakTarget, FencingToken, ForeignMark, RecipientId, Limit, ReleaseRequest, Token, TokenHash,
+        BreakTarget, FencingToken, ForeignMark, Limit, RecipientId, ReleaseRequest, Token,
+        TokenHash,
     },
     store::{
         StoreError,
@@ -87,7 +88,10 @@ impl LockScripts<'_> {
                 (true, false) => command.arg(recipient.unwrap_or_default()).arg(1),
                 (false, rests) => {
                     let unused = if rests { "" } else { "1" };
-                    command.arg(recipient.unwrap_or_default()).arg(unused).arg(1)
+                    command
+                        .arg(recipient.unwrap_or_default())
+                        .arg(unused)
+                        .arg(1)
                 }
             };
         };

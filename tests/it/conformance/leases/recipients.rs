@@ -94,9 +94,7 @@ pub(crate) async fn an_answer_under_the_key_makes_a_recipient(fixture: &dyn Fixt
     ends_as(fixture, &lease, before, Release::Released(None)).await;
 }
 
-pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_replaced(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_replaced(fixture: &dyn Fixture) {
     let key = key();
     let older = keyed("lock", LONG, key);
     let newer = keyed("lock", LONG, key);
@@ -195,7 +193,12 @@ async fn kept(fixture: &dyn Fixture, lease: &Attempt, recipient: RecipientId) {
 
 /// Asserts that this recipient can neither renew nor release the lease, which lives on, and is told which recipient has
 /// it.
-async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, recipient: RecipientId, keeps: RecipientId) {
+async fn not_kept(
+    fixture: &dyn Fixture,
+    lease: &Attempt,
+    recipient: RecipientId,
+    keeps: RecipientId,
+) {
     let renewal = renewed_as(fixture, lease, Renewer::Recipient(recipient), LONG).await;
     assert_eq!(renewal, Renewal::Adopted);
     ends_as(fixture, lease, recipient, Release::Adopted(keeps)).await;
@@ -208,9 +211,19 @@ async fn renewed_as(fixture: &dyn Fixture, lease: &Attempt, renewer: Renewer, ms
     renewal.await.unwrap()
 }
 
-async fn ends_as(fixture: &dyn Fixture, lease: &Attempt, recipient: RecipientId, expected: Release) {
+async fn ends_as(
+    fixture: &dyn Fixture,
+    lease: &Attempt,
+    recipient: RecipientId,
+    expected: Release,
+) {
     let store = fixture.store();
-    let release = store.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
+    let release = store.release_as(
+        Releaser::Recipient(recipient),
+        &lease.name,
+        &lease.token,
+        true,
+    );
     let release = match release.await.unwrap() {
         Release::Released(_) => Release::Released(None),
         other => other,

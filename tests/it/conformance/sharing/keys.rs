@@ -212,7 +212,12 @@ pub(crate) async fn each_has_a_recipient_of_its_own(fixture: &dyn Fixture) {
     for (lease, recipient, keeps) in cases {
         let renewal = renew_as(&store, Renewer::Recipient(recipient), lease).await;
         assert_eq!(renewal, Renewal::Adopted);
-        let release = store.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
+        let release = store.release_as(
+            Releaser::Recipient(recipient),
+            &lease.name,
+            &lease.token,
+            true,
+        );
         assert_eq!(release.await.unwrap(), Release::Adopted(keeps));
     }
     store.must_give_back(&first, GiveBack::Kept).await;
@@ -221,16 +226,21 @@ pub(crate) async fn each_has_a_recipient_of_its_own(fixture: &dyn Fixture) {
         (&first, adopter),
         (&second, RecipientId::of_attempt(&second.token)),
     ] {
-        store.must_renew_as(Renewer::Recipient(recipient), lease).await;
-        let release = store.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
+        store
+            .must_renew_as(Renewer::Recipient(recipient), lease)
+            .await;
+        let release = store.release_as(
+            Releaser::Recipient(recipient),
+            &lease.name,
+            &lease.token,
+            true,
+        );
         assert!(matches!(release.await, Ok(Release::Released(_))));
     }
     assert!(is_free(&store, "lock").await);
 }
 
-pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_replaced(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_replaced(fixture: &dyn Fixture) {
     let key = key();
     let [older, _second] = full(fixture, key).await;
     let newer = under(key, one_of(2, "lock", LONG));

@@ -81,9 +81,7 @@ pub(crate) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn 
     }
 }
 
-pub(crate) async fn one_who_leaves_after_it_was_replaced_takes_nobody_along(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_leaves_after_it_was_replaced_takes_nobody_along(fixture: &dyn Fixture) {
     let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
     let key = key();
     let [older, newer] = [(); 2].map(|()| patient(keyed("lock", LONG, key)));

@@ -11,8 +11,14 @@ async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
     rig.must_renew_as(Renewer::Adopter(id), &lease).await;
     assert_eq!(proxy.strikes(), 1);
     let first = RecipientId::of_attempt(&lease.token);
-    let release =
-        |recipient| rig.release_as(Releaser::Recipient(recipient), &lease.name, &lease.token, true);
+    let release = |recipient| {
+        rig.release_as(
+            Releaser::Recipient(recipient),
+            &lease.name,
+            &lease.token,
+            true,
+        )
+    };
     assert_eq!(release(first).await.unwrap(), Release::Adopted(id));
     assert!(matches!(release(id).await, Ok(Release::Released(_))));
 }

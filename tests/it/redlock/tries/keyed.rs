@@ -203,7 +203,14 @@ async fn a_node_that_missed_the_replay_gets_the_lease_back_after_a_release_that_
         rig.server(node).text(&read).await
     };
     for field in [
-        "fence", "ttl", "owner", "metadata", "idem", "finger", "salt", "recipient",
+        "fence",
+        "ttl",
+        "owner",
+        "metadata",
+        "idem",
+        "finger",
+        "salt",
+        "recipient",
     ] {
         assert_eq!(record(2, field).await, record(0, field).await, "{field}");
     }
