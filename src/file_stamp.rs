@@ -1,6 +1,7 @@
 //! Detects whether a file has changed, and reads files again that have changed.
 
 use std::{
+    fmt::Display,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     pin::pin,
@@ -56,17 +57,6 @@ pub struct FileWatch<const N: usize> {
     changing: Option<[FileStamp; N]>,
 }
 
-/// What a check of watched files has found.
-#[derive(Debug)]
-pub enum Watched<T> {
-    /// The files have not changed, or may still be changing.
-    Unchanged,
-    /// The files were read again, with this outcome.
-    Read(T),
-    /// The files are not checked any more: the runtime ends, or reading them has panicked.
-    Unwatched,
-}
-
 /// How often the files are checked.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -83,13 +73,13 @@ impl<const N: usize> FileWatch<N> {
     }
 
     /// Reads the files again, with `read`, whenever they have changed, until the gateway stops. A notification of `asked`
-    /// makes the watch read them at once. `report` is called after each check.
-    pub async fn keep_current<T: Send + 'static>(
+    /// makes the watch read them at once. `report` is called after each check, with the outcome if the files were read.
+    pub async fn keep_current<T: Send + 'static, E: Display + Send + 'static>(
         mut self,
-        read: impl Fn() -> T + Send + Sync + 'static,
+        read: impl Fn() -> Result<T, E> + Send + Sync + 'static,
         asked: Arc<Notify>,
         lifecycle: Lifecycle,
-        mut report: impl FnMut(Watched<T>),
+        mut report: impl FnMut(Option<Result<T, String>>),
     ) {
         let read = Arc::new(read);
         let mut checks = interval(PERIOD);
@@ -107,10 +97,11 @@ impl<const N: usize> FileWatch<N> {
                 (self, outcome)
             });
             let Ok((watch, outcome)) = work.await else {
-                return report(Watched::Unwatched);
+                // Reading the files fails like this only if the runtime ends, or by a bug.
+                return report(Some(Err("it is no longer watched".to_owned())));
             };
             self = watch;
-            report(outcome.map_or(Watched::Unchanged, Watched::Read));
+            report(outcome.map(|read| read.map_err(|error| error.to_string())));
         }
     }
 

@@ -5,12 +5,7 @@ use std::{os::unix::fs::MetadataExt, sync::Arc};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
-use crate::{
-    audit::Audit,
-    clock::Clock,
-    file_stamp::{FileWatch, Watched},
-    lifecycle::Lifecycle,
-};
+use crate::{audit::Audit, clock::Clock, file_stamp::FileWatch, lifecycle::Lifecycle};
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError};
 
@@ -56,23 +51,18 @@ impl KeysWatch {
         let Self { file, watch, audit } = self;
         let path = file.path().to_owned();
         let mut looked_at = clock.wall();
-        let report = |watched| {
+        let report = |outcome: Option<Result<KeyRing, String>>| {
             looked_at = gate.announce_expired(looked_at);
-            match watched {
-                Watched::Unchanged => {}
-                Watched::Read(Ok(ring)) => {
-                    info!(keys = KeyRing::keys(&ring).len(), file = %path.display(), "the API keys were read again");
+            match outcome {
+                None => {}
+                Some(Ok(ring)) => {
+                    info!(keys = ring.keys().len(), file = %path.display(), "the API keys were read again");
                     audit.keys_reloaded(Ok(&gate.changes_from(&ring)));
                     gate.replace(ring);
                 }
-                Watched::Read(Err(error)) => {
-                    error!(%error, "the keys file cannot be used; the API keys that were read \
-                                    before stay valid");
-                    audit.keys_reloaded(Err(&KeysFileError::to_string(&error)));
-                    gate.mark_outdated();
-                }
-                Watched::Unwatched => {
-                    error!("the keys file is no longer watched");
+                Some(Err(error)) => {
+                    error!(%error, "the keys file cannot be used; the API keys that were read before stay valid");
+                    audit.keys_reloaded(Err(&error));
                     gate.mark_outdated();
                 }
             }

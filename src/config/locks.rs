@@ -1,24 +1,19 @@
 //! Declared locks (`[locks]`): the file in which an operator sets the terms of locks, whatever their callers say.
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{collections::HashMap, collections::HashSet, path::Path, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use toml::Spanned;
 use utoipa::ToSchema;
 
 use crate::{
     bounded_file,
-    lock::{HoldLimit, Limit, LockName, MinHold, NamePrefix, Reason, Sharing, Ttl},
+    lock::{Limit, LockName, MinHold, NamePrefix, Reason, Ttl},
 };
 
-use super::{Config, LimitsConfig, RefusedValue, ServersKind, Source};
+use super::{Config, LimitsConfig, ServersKind};
 
 /// Declared locks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -31,19 +26,10 @@ pub struct LocksConfig {
     pub file: String,
 }
 
-// === impl LocksConfig ===
-
-impl LocksConfig {
-    /// The path of the locks file, if there is one.
-    pub fn path(&self) -> Option<&Path> {
-        (!self.file.is_empty()).then(|| Path::new(&self.file))
-    }
-}
-
 /// What the locks file declares about a lock, or about each lock with a prefix. What is not declared is free.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LockDeclaration {
+pub struct DeclaredLock {
     /// The name of the lock; null in the declaration of a prefix.
     pub name: Option<String>,
     /// The prefix of the locks, to each of which the terms apply; null in the declaration of a name.
@@ -76,16 +62,16 @@ pub enum DeclaredMode {
     Shared,
 }
 
-/// Requests must have the field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A request without the field is refused.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Required {
     /// A request without the field is refused.
     Required,
 }
 
-/// Requests are refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Such requests are refused.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Refuse {
     /// Such requests are refused.
@@ -98,286 +84,198 @@ pub enum Refuse {
 struct LocksFile {
     undeclared: Option<Refuse>,
     #[serde(default)]
-    lock: Vec<Spanned<LockDeclaration>>,
+    lock: Vec<Spanned<DeclaredLock>>,
 }
 
 /// All declared locks.
 #[derive(Debug)]
 pub struct DeclaredLocks {
     names: HashMap<String, Arc<DeclaredLock>>,
-    prefixes: HashMap<String, Arc<DeclaredLock>>,
-    /// The lengths of the prefixes, the longest first: a lookup costs one step for each length, not for each prefix.
-    prefix_lengths: Vec<usize>,
+    /// The declarations of prefixes, the longest prefix first.
+    prefixes: Vec<(String, Arc<DeclaredLock>)>,
     /// Whether requests for locks that are not declared are refused.
     pub refuses_undeclared: bool,
     /// A hash of all declarations, which is the same for all files that mean the same.
     pub hash: String,
-}
-
-/// The declared terms of a lock.
-#[derive(Debug)]
-pub struct DeclaredLock {
-    /// The declaration, for people.
-    pub declaration: LockDeclaration,
-    /// The sharing of a request that names none, if the lock is declared as shared.
-    pub sharing: Option<Sharing>,
-    /// The minimum hold of each lease.
-    pub min_hold: Option<MinHold>,
-    /// The longest TTL, which is at most the longest hold.
-    pub max_ttl: Option<Ttl>,
-    /// The longest hold limit, and that of a request that names none.
-    pub max_hold: Option<HoldLimit>,
+    /// Whether the file has changed since it was read, and cannot be used.
+    pub is_outdated: bool,
 }
 
 /// Why a locks file cannot be used. The text says what to change.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
+#[error("the locks file {0}")]
 pub struct LocksFileError(String);
-
-/// A table of a locks file while its values are checked.
-struct Table<'a> {
-    declaration: &'a LockDeclaration,
-    path: PathBuf,
-    line: usize,
-}
 
 /// The longest locks file that is read, in bytes: some ten thousand declarations.
 const MAX_LEN: u64 = 1024 * 1024;
+
+// === impl LocksConfig ===
+
+impl LocksConfig {
+    /// The path of the locks file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        (!self.file.is_empty()).then(|| Path::new(&self.file))
+    }
+}
 
 // === impl DeclaredLocks ===
 
 impl DeclaredLocks {
     /// Reads the locks file for a gateway with this configuration.
     pub fn read(path: &Path, config: &Config) -> Result<Self, LocksFileError> {
-        let text = bounded_file::read_text(path, MAX_LEN).map_err(|error| {
-            let path = path.display();
-            LocksFileError(format!("cannot read the locks file {path}: {error}"))
-        })?;
+        let text = bounded_file::read_text(path, MAX_LEN).map_err(|error| error.to_string());
         let is_quorum = config.store.is_on(ServersKind::Quorum);
-        Self::parse(path, &text, &config.limits, is_quorum)
+        let locks = text.and_then(|text| Self::parse(&text, &config.limits, is_quorum));
+        locks.map_err(|why| LocksFileError(format!("{}: {why}", path.display())))
     }
 
-    fn parse(
-        path: &Path,
-        text: &str,
-        limits: &LimitsConfig,
-        is_quorum: bool,
-    ) -> Result<Self, LocksFileError> {
+    fn parse(text: &str, limits: &LimitsConfig, is_quorum: bool) -> Result<Self, String> {
         let line = |offset: usize| 1 + text[..offset].matches('\n').count();
         let file: LocksFile = toml::from_str(text).map_err(|error| {
-            let (line, path) = (line(error.span().map_or(0, |it| it.start)), path.display());
-            LocksFileError(format!("line {line} of {path}: {}", error.message()))
+            let line = line(error.span().map_or(0, |it| it.start));
+            format!("line {line}: {}", error.message())
         })?;
         if file.lock.is_empty() {
             // A file that is empty for a moment must not free all locks of their terms.
-            let path = path.display();
-            return Err(LocksFileError(format!("there is no [[lock]] in {path}")));
+            return Err("there is no [[lock]]".to_owned());
         }
-        let (mut names, mut prefixes) = (HashMap::new(), HashMap::new());
+        let (mut names, mut prefixes, mut seen) = (HashMap::new(), Vec::new(), HashSet::new());
         let mut meant = Vec::new();
         for entry in file.lock {
             let line = line(entry.span().start);
-            let mut declaration = entry.into_inner();
-            if declaration.limit.is_some() {
-                declaration.mode = declaration.mode.or(Some(DeclaredMode::Shared));
+            let mut lock = entry.into_inner();
+            if lock.limit.is_some() {
+                lock.mode.get_or_insert(DeclaredMode::Shared);
             }
-            let (field, name, declared) = match (&declaration.name, &declaration.prefix) {
-                (Some(name), None) => ("name", name.clone(), &mut names),
-                (_, prefix) => ("prefix", prefix.clone().unwrap_or_default(), &mut prefixes),
-            };
-            meant.push(declaration.fields().to_string());
-            let table = Table {
-                declaration: &declaration,
-                path: path.to_owned(),
-                line,
-            };
-            let lock = table.check(limits, is_quorum)?;
-            if declared.insert(name, Arc::new(lock)).is_some() {
-                let allowed = format!("a {field} that no other [[lock]] has");
-                return Err(table.refuse(field, allowed));
+            let is_new = seen.insert((lock.name.clone(), lock.prefix.clone()));
+            let twice = || (!is_new).then(|| "is declared twice".to_owned());
+            if let Some(why) = lock.mistake(limits, is_quorum).or_else(twice) {
+                let name = lock.name.or(lock.prefix).unwrap_or_default();
+                return Err(format!("the [[lock]] {name:?} in line {line}: {why}"));
+            }
+            // A field of a later version must not change the hash of a file without it.
+            let mut fields = serde_json::to_value(&lock).unwrap_or_default();
+            fields
+                .as_object_mut()
+                .map(|it| it.retain(|_, value| !value.is_null()));
+            meant.push(fields.to_string());
+            let lock = Arc::new(lock);
+            if let Some(name) = &lock.name {
+                names.insert(name.clone(), lock);
+            } else if let Some(prefix) = &lock.prefix {
+                prefixes.push((prefix.clone(), lock));
             }
         }
         meant.sort();
+        prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let meant = format!("{:?} {meant:?}", file.undeclared);
-        let lengths: HashSet<_> = prefixes.keys().map(String::len).collect();
-        let mut prefix_lengths: Vec<_> = lengths.into_iter().collect();
-        prefix_lengths.sort_unstable_by(|a, b| b.cmp(a));
         Ok(Self {
             names,
             prefixes,
-            prefix_lengths,
             refuses_undeclared: file.undeclared.is_some(),
-            hash: Sha256::digest(meant)[..8]
+            hash: Sha256::digest(meant)
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect(),
+            is_outdated: false,
         })
     }
 
     /// The declaration of a lock: that of its name, or else that of the longest prefix.
-    pub fn find(&self, name: &LockName) -> Option<&Arc<DeclaredLock>> {
+    pub fn find(&self, name: &LockName) -> Option<Arc<DeclaredLock>> {
         let name = name.as_str();
-        let beginnings = self
-            .prefix_lengths
-            .iter()
-            .filter_map(|&len| name.get(..len));
         let of_prefix = || {
-            beginnings
-                .filter_map(|prefix| self.prefixes.get(prefix))
-                .next()
+            self.prefixes
+                .iter()
+                .find(|(prefix, _)| name.starts_with(prefix))
         };
-        self.names.get(name).or_else(of_prefix)
-    }
-
-    /// How many names and prefixes are declared.
-    pub fn count(&self) -> usize {
-        self.names.len() + self.prefixes.len()
+        let found = self.names.get(name);
+        found.or_else(|| of_prefix().map(|(_, lock)| lock)).cloned()
     }
 }
 
-// === impl LockDeclaration ===
+// === impl DeclaredLock ===
 
-impl LockDeclaration {
-    /// The fields that are declared, by their names.
-    fn fields(&self) -> Value {
-        let mut fields = serde_json::to_value(self).unwrap_or_default();
-        if let Some(fields) = fields.as_object_mut() {
-            fields.retain(|_, value| !value.is_null());
-        }
-        fields
-    }
-}
-
-// === impl Table ===
-
-impl Table<'_> {
-    fn check(
-        &self,
-        limits: &LimitsConfig,
-        is_quorum: bool,
-    ) -> Result<DeclaredLock, LocksFileError> {
-        let it = self.declaration;
-        let refuse = |field, allowed: &str| Err(self.refuse(field, allowed));
-        match (&it.name, &it.prefix) {
-            (Some(name), None) => {
-                LockName::new(name)
-                    .map_err(|why| self.refuse("name", format!("a name: it {why}")))?;
-            }
-            (None, Some(prefix)) => {
-                NamePrefix::new(prefix)
-                    .map_err(|why| self.refuse("prefix", format!("a prefix of names: it {why}")))?;
-            }
-            _ => return refuse("name", "a name, or instead of it a prefix"),
-        }
-        let is_shared = it.mode == Some(DeclaredMode::Shared);
-        if is_quorum && (is_shared || it.min_hold_ms.is_some() || it.order.is_some()) {
-            let (limit, min_hold) = (
-                it.limit.map(|_| "limit"),
-                it.min_hold_ms.map(|_| "min_hold_ms"),
-            );
-            let field = limit
-                .or(is_shared.then_some("mode"))
-                .or(min_hold)
-                .unwrap_or("order");
-            return refuse(
-                field,
-                "nothing on a quorum of Redis servers, which cannot do this",
-            );
-        }
-        if it.limit.is_some() && !is_shared {
-            return refuse("mode", "shared beside a limit; leave it out");
-        }
-        if it.order.is_some() && is_shared {
-            return refuse(
-                "order",
-                "nothing beside a limit or the mode shared: an order needs leases one after another",
-            );
-        }
-        if it.exclusive.is_some() && !is_shared {
-            return refuse("exclusive", "nothing without a limit or the mode shared");
-        }
-        if let Some(Err(why)) = it.description.as_deref().map(Reason::not_blank) {
-            return refuse("description", &format!("a text: it {why}"));
-        }
+impl DeclaredLock {
+    /// What is wrong with the declaration.
+    fn mistake(&self, limits: &LimitsConfig, is_quorum: bool) -> Option<String> {
         let (shortest, longest) = (limits.min_ttl_ms.0, limits.max_ttl_ms.0);
-        let bounds = (1, limits.max_holders, "limits.max_holders");
-        let limit = self.number("limit", it.limit, bounds, Limit::new)?;
-        let bounds = (
-            shortest,
-            limits.max_hold_limit_ms.0,
-            "limits.max_hold_limit_ms",
-        );
-        let hold_limit = |ms| HoldLimit::from_millis(ms, Ttl::MIN);
-        let max_hold = self.number("max_hold_ms", it.max_hold_ms, bounds, hold_limit)?;
-        let bounds = (shortest, longest, "limits.max_ttl_ms");
-        self.number("max_ttl_ms", it.max_ttl_ms, bounds, Ttl::from_millis)?;
-        let max_ttl = it.max_ttl_ms.into_iter().chain(it.max_hold_ms).min();
-        let max_ttl = max_ttl.map(|ms| ms.min(longest));
-        let least = "the least of max_ttl_ms, max_hold_ms and limits.max_ttl_ms";
-        let bounds = (1, max_ttl.unwrap_or(longest), least);
-        let min_hold = |ms| MinHold::from_millis(ms, Ttl::MAX);
-        let min_hold = self.number("min_hold_ms", it.min_hold_ms, bounds, min_hold)?;
-        let most = Limit::new(limits.max_holders);
-        let most = most.expect("the bound of holders was checked when the configuration was read");
-        let sharing = Sharing {
-            limit: limit.unwrap_or(most),
-            has_slot: limit.is_some(),
-        };
-        Ok(DeclaredLock {
-            declaration: it.clone(),
-            sharing: is_shared.then_some(sharing),
-            min_hold,
-            max_ttl: max_ttl.and_then(|ms| Ttl::from_millis(ms).ok()),
-            max_hold,
-        })
-    }
-
-    /// Checks that the number of a field is within bounds, and converts it.
-    fn number<T, E>(
-        &self,
-        field: &'static str,
-        number: Option<u64>,
-        (least, most, which): (u64, u64, &str),
-        convert: impl FnOnce(u64) -> Result<T, E>,
-    ) -> Result<Option<T>, LocksFileError> {
-        let Some(number) = number else {
-            return Ok(None);
-        };
-        let in_bounds = (least..=most)
-            .contains(&number)
-            .then(|| convert(number).ok());
-        match in_bounds.flatten() {
-            Some(value) => Ok(Some(value)),
-            None => {
-                let allowed = format!("a whole number from {least} to {most} ({which})");
-                Err(self.refuse(field, allowed))
+        let longest_hold = limits.max_hold_limit_ms.0;
+        for (field, number, least, most) in [
+            ("limit", self.limit, 1, limits.max_holders),
+            ("max_ttl_ms", self.max_ttl_ms, shortest, longest),
+            ("max_hold_ms", self.max_hold_ms, shortest, longest_hold),
+            (
+                "min_hold_ms",
+                self.min_hold_ms,
+                1,
+                self.max_ttl().map_or(longest, Ttl::as_millis),
+            ),
+        ] {
+            if let Some(number) = number.filter(|it| !(least..=most).contains(it)) {
+                return Some(format!(
+                    "{field} is {number}; allowed are {least} to {most}"
+                ));
             }
         }
+        let is_shared = self.mode == Some(DeclaredMode::Shared);
+        let is_past_quorum = is_shared || self.min_hold_ms.is_some() || self.order.is_some();
+        let name = self
+            .name
+            .as_deref()
+            .map(LockName::new)
+            .and_then(Result::err);
+        let prefix = self
+            .prefix
+            .as_deref()
+            .map(NamePrefix::new)
+            .and_then(Result::err);
+        let description = self.description.as_deref().map(Reason::not_blank);
+        let description = description
+            .and_then(Result::err)
+            .map(|why| format!("description {why}"));
+        let rules = [
+            (
+                self.name.is_some() == self.prefix.is_some(),
+                "has a name or a prefix: one of the two",
+            ),
+            (
+                self.limit.is_some() && !is_shared,
+                "mode is exclusive beside a limit",
+            ),
+            (
+                self.order.is_some() && is_shared,
+                "order is not for a shared lock or one with a limit",
+            ),
+            (
+                self.exclusive.is_some() && !is_shared,
+                "exclusive is for a shared lock or one with a limit",
+            ),
+            (
+                is_quorum && is_past_quorum,
+                "limit, mode shared, min_hold_ms and order are not for a quorum",
+            ),
+        ];
+        let broken = rules.into_iter().find(|(is_broken, _)| *is_broken);
+        let name = name.or(prefix).map(|why| format!("the name {why}"));
+        name.or(description)
+            .or_else(|| broken.map(|(_, why)| why.to_owned()))
     }
 
-    /// The error for a field that is missing or has a value that is not allowed.
-    fn refuse(&self, field: &'static str, allowed: impl Into<String>) -> LocksFileError {
-        let value = match &self.declaration.fields()[field] {
-            Value::Null => "missing".to_owned(),
-            value => value.to_string(),
-        };
-        let it = self.declaration;
-        let subject = match (&it.name, &it.prefix) {
-            (Some(name), _) => format!("the lock {name:?}"),
-            (None, Some(prefix)) => format!("the prefix {prefix:?}"),
-            (None, None) => "a [[lock]]".to_owned(),
-        };
-        let refused = RefusedValue {
-            key: format!("{field} of {subject}"),
-            value,
-            set_by: Source::File {
-                path: self.path.clone(),
-                line: self.line,
-            },
-            allowed: allowed.into(),
-            depends_on: None,
-        };
-        LocksFileError(refused.to_string())
+    /// How many leases may share the lock, if that is declared.
+    pub fn limit(&self) -> Option<Limit> {
+        Limit::new(self.limit?).ok()
+    }
+
+    /// The minimum hold of each lease.
+    pub fn min_hold(&self) -> Option<MinHold> {
+        MinHold::from_millis(self.min_hold_ms?, Ttl::MAX).ok()
+    }
+
+    /// The longest TTL, which is at most the longest hold.
+    pub fn max_ttl(&self) -> Option<Ttl> {
+        let least = self.max_ttl_ms.into_iter().chain(self.max_hold_ms).min()?;
+        Ttl::from_millis(least.min(Ttl::MAX.as_millis())).ok()
     }
 }
 

@@ -28,9 +28,7 @@ pub use loading::{
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},
 };
-pub use locks::{
-    DeclaredLock, DeclaredLocks, DeclaredMode, LockDeclaration, LocksConfig, LocksFileError,
-};
+pub use locks::{DeclaredLock, DeclaredLocks, DeclaredMode, LocksConfig, LocksFileError};
 pub use millis::Millis;
 pub use redis::{Persistence, RedisConfig, RedisSentinelConfig, RedisTlsConfig, RedlockConfig};
 pub use root::Config;

@@ -129,12 +129,10 @@ impl Engine {
         self.0.store.check().await
     }
 
-    /// Tells the other gateways on the store which declarations of locks this gateway has, by their hash. The caller
-    /// repeats this, so a lost message does no harm.
-    pub async fn tell_declarations(&self, hash: &str) {
+    /// Sets the hash of the declarations of locks of this gateway, which the gateways on a store compare.
+    pub fn set_declarations(&self, hash: String) {
         if let Some(relay) = self.0.store.relay() {
-            relay.declarations().set_own(hash);
-            drop(relay.tell_declarations(hash).await);
+            relay.declarations().set(hash);
         }
     }
 

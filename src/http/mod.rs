@@ -18,7 +18,6 @@ mod state;
 mod tls;
 
 pub use edge::{EdgeFuture, EdgeService};
-pub use locks::Declarations;
 pub use problem::{ProblemCode, problems_markdown};
 pub use routes::{metrics_service, openapi, service};
 pub use serve::{InFlightRequests, serve};

@@ -40,7 +40,7 @@ use crate::{
 use super::{
     extract::{AcceptsJson, Caller, NoQuery, Provenance},
     json_response::{JSON, JsonResponse, json},
-    locks::{Declarations, millis},
+    locks::millis,
     problem::{Problem, ProblemCode},
     state::AppState,
 };
@@ -186,20 +186,15 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
         let detail = "lines are missing from the audit log, and the log says why";
         checks.push(check("audit", gateway.audit.is_failing().then_some(detail)));
     }
-    let differ =
-        "another gateway on the store has other declarations of locks, or this gateway has none";
-    let differ = gateway.engine.declarations_differ().then_some(differ);
-    if gateway.declarations.is_some() || differ.is_some() {
+    let declarations = gateway.declarations.as_ref();
+    let differ = gateway.engine.declarations_differ();
+    if declarations.is_some() || differ {
+        let is_outdated = declarations.is_some_and(|it| it.read().is_outdated);
         let detail = "the locks file cannot be used; the declarations that were read before stay in \
                       force, and the log says what is wrong";
-        let is_outdated = gateway
-            .declarations
-            .as_ref()
-            .is_some_and(Declarations::is_outdated);
-        checks.push(check(
-            "declared-locks",
-            is_outdated.then_some(detail).or(differ),
-        ));
+        let other = "another gateway on the store has other declarations of locks";
+        let warning = is_outdated.then_some(detail).or(differ.then_some(other));
+        checks.push(check("declared-locks", warning));
     }
     if let Some(certificates) = &gateway.certificates {
         let detail = "the certificate files cannot be used; the certificate that was read before \

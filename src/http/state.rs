@@ -5,12 +5,18 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use parking_lot::RwLock;
+
 use crate::{
-    audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
+    audit::Audit,
+    auth::Gate,
+    clock::Clock,
+    config::{Config, DeclaredLocks},
+    engine::Engine,
     telemetry::trace::Tracer,
 };
 
-use super::{file::File, locks::Declarations, tls::Certificates};
+use super::{file::File, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct AppState {
@@ -22,7 +28,7 @@ pub struct AppState {
     /// The certificates of the gateway, if it speaks TLS.
     pub certificates: Option<Certificates>,
     /// The declared locks, if there is a locks file.
-    pub declarations: Option<Declarations>,
+    pub declarations: Option<Arc<RwLock<DeclaredLocks>>>,
     /// Begins the trace spans of requests.
     pub tracer: Tracer,
     pub(super) config: Arc<Config>,

@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 use crate::{
     clock::Clock,
     config::{ClientAuth, HttpTlsConfig},
-    file_stamp::{FileWatch, Watched},
+    file_stamp::FileWatch,
     lifecycle::Lifecycle,
     tls::{TlsError, Validity, provider},
 };
@@ -134,23 +134,18 @@ impl CertificatesWatch {
         let Self { config, watch } = self;
         let file = config.cert_file.clone();
         let mut warning = ExpiryWarning::new(clock);
-        let report = |watched| {
-            match watched {
-                Watched::Unchanged => {}
-                Watched::Read(Ok(loaded)) => {
+        let report = |outcome: Option<Result<_, String>>| {
+            match outcome {
+                None => {}
+                Some(Ok(loaded)) => {
                     info!(file, "the certificate was read again");
                     // New connections use this certificate from now on.
                     *certificates.0.write() = loaded;
                     warning.reset();
                 }
-                Watched::Read(Err(error)) => {
-                    let error: TlsError = error;
+                Some(Err(error)) => {
                     error!(%error, "the certificate that was read before stays in use");
                     certificates.mark_outdated();
-                }
-                Watched::Unwatched => {
-                    error!("the certificate files are no longer watched");
-                    return certificates.mark_outdated();
                 }
             }
             warning.look(certificates.ends(), &file);

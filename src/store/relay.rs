@@ -34,9 +34,6 @@ pub trait Relay: Send + Sync {
     /// Listens to the batches of all other gateways. The stream ends when the connection is lost.
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError>;
 
-    /// Tells all gateways which declarations of locks this gateway has, by their hash.
-    async fn tell_declarations(&self, hash: &str) -> Result<(), StoreError>;
-
     /// What is known of the declarations of all gateways.
     fn declarations(&self) -> &DeclarationHashes;
 }
@@ -49,20 +46,12 @@ pub struct DeclarationHashes(Mutex<Hashes>);
 struct Hashes {
     /// The hash of the declarations of this gateway; empty if it has none.
     own: String,
-    difference: Option<Difference>,
-}
-
-/// Another gateway has other declarations than this gateway.
-#[derive(Debug, Clone, Copy)]
-struct Difference {
-    since: Instant,
-    /// When another hash was heard last.
-    heard: Instant,
-    is_logged: bool,
+    /// Since when other gateways have told another hash, when one was heard last, and whether that was logged.
+    other: Option<(Instant, Instant, bool)>,
 }
 
 /// How often a gateway with declarations tells their hash.
-pub const TELL_EVERY: Duration = Duration::from_secs(15);
+pub(crate) const TELL_EVERY: Duration = Duration::from_secs(15);
 /// For how long a hash counts that was not heard again: two of its messages may be lost.
 const COUNTS: Duration = Duration::from_secs(45);
 /// How long a difference may last before it is a warning: a changed file reaches all gateways within this time.
@@ -71,13 +60,14 @@ const TOLERATED: Duration = Duration::from_mins(1);
 // === impl DeclarationHashes ===
 
 impl DeclarationHashes {
-    /// Records the hash of the declarations of this gateway.
-    pub(crate) fn set_own(&self, hash: &str) {
-        let mut hashes = self.0.lock();
-        if hashes.own != hash {
-            hash.clone_into(&mut hashes.own);
-            hashes.difference = None;
-        }
+    /// Sets the hash of the declarations of this gateway.
+    pub fn set(&self, own: String) {
+        *self.0.lock() = Hashes { own, other: None };
+    }
+
+    /// The hash of the declarations of this gateway, if it has any.
+    pub(crate) fn own(&self) -> Option<String> {
+        Some(self.0.lock().own.clone()).filter(|own| !own.is_empty())
     }
 
     /// Records a hash that a gateway has told; this gateway hears its own hash, too.
@@ -87,34 +77,30 @@ impl DeclarationHashes {
             return;
         }
         let now = Instant::now();
-        let mut difference = hashes.current().unwrap_or(Difference {
-            since: now,
-            heard: now,
-            is_logged: false,
-        });
-        difference.heard = now;
-        if now - difference.since >= TOLERATED && !difference.is_logged {
-            difference.is_logged = true;
+        let (since, mut is_logged) = hashes.counts().unwrap_or((now, false));
+        if since + TOLERATED <= now && !is_logged {
+            is_logged = true;
             warn!(
-                "another gateway on the store has other declarations of locks, or this gateway has none: give all \
-                   gateways the same locks file"
+                "another gateway on the store has other declarations of locks: give all the same file"
             );
         }
-        hashes.difference = Some(difference);
+        hashes.other = Some((since, now, is_logged));
     }
 
     /// Whether other gateways have had other declarations for longer than is tolerated.
     pub fn differ(&self) -> bool {
-        let current = self.0.lock().current();
-        current.is_some_and(|it| it.since.elapsed() >= TOLERATED)
+        let counts = self.0.lock().counts();
+        counts.is_some_and(|(since, _)| since.elapsed() >= TOLERATED)
     }
 }
 
 // === impl Hashes ===
 
 impl Hashes {
-    fn current(&self) -> Option<Difference> {
-        self.difference.filter(|it| it.heard.elapsed() < COUNTS)
+    /// Since when another hash has been heard, unless the last time was long ago; and whether that was logged.
+    fn counts(&self) -> Option<(Instant, bool)> {
+        let (since, heard, is_logged) = self.other?;
+        (heard.elapsed() < COUNTS).then_some((since, is_logged))
     }
 }
 
@@ -127,7 +113,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_difference_counts_after_a_minute_and_until_it_is_no_longer_heard() {
         let hashes = DeclarationHashes::default();
-        hashes.set_own("a");
+        hashes.set("a".to_owned());
         for _quarter in 0..4 {
             hashes.hear("a");
             hashes.hear("b");
@@ -150,7 +136,7 @@ mod tests {
             advance(TELL_EVERY).await;
         }
         assert!(hashes.differ());
-        hashes.set_own("b");
+        hashes.set("b".to_owned());
         assert!(!hashes.differ());
     }
 }

@@ -3,13 +3,13 @@
 use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
-    path::Path,
     process::ExitCode,
     sync::Arc,
 };
 
 use clap::Args;
-use tokio::{net::TcpListener, sync::Notify, time::sleep};
+use parking_lot::RwLock;
+use tokio::{net::TcpListener, sync::Notify};
 use tracing::{info, warn};
 
 use crate::{
@@ -23,13 +23,13 @@ use crate::{
         terminal::output,
     },
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config, DeclaredLocks, HttpTlsConfig, LocksFileError},
+    config::{AuthConfig, Config, DeclaredLocks, HttpTlsConfig},
     engine::Engine,
-    file_stamp::{FileWatch, Watched},
-    http::{self, AppState, Certificates, CertificatesWatch, Declarations, InFlightRequests},
+    file_stamp::FileWatch,
+    http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
     lifecycle::{Lifecycle, Workers},
     release,
-    store::{self, AnyStore, relay::TELL_EVERY},
+    store::{self, AnyStore},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
@@ -107,7 +107,6 @@ async fn run(
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
     let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
     let certificates = certificates(&config.http.tls, &clock, &lifecycle, &mut signals)?;
-    let declarations = declarations(&config, &lifecycle, &mut signals)?;
     let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
     let store = match store {
         Some(store) => store,
@@ -125,22 +124,7 @@ async fn run(
     let mut gateway = AppState::new(engine.clone(), Arc::clone(&config), clock);
     (gateway.gate, gateway.certificates) = (gate, certificates.clone());
     (gateway.audit, gateway.tracer) = (audit.clone(), tracer.clone());
-    gateway.declarations.clone_from(&declarations);
-    if let Some(declarations) = declarations {
-        let (engine, stopped) = (engine.clone(), lifecycle.stopped());
-        lifecycle.spawn_background(async move {
-            let tell = async {
-                loop {
-                    engine.tell_declarations(&declarations.hash()).await;
-                    sleep(TELL_EVERY).await;
-                }
-            };
-            tokio::select! {
-                () = tell => {}
-                () = stopped => {}
-            }
-        });
-    }
+    gateway.declarations = declarations(&config, &engine, &lifecycle, &mut signals)?;
     let in_flight = InFlightRequests::default();
     let gateway = Arc::new(gateway);
     let service = http::service(Arc::clone(&gateway));
@@ -284,43 +268,33 @@ fn gate(
 /// Reads the locks file, and starts a task that reads it again when it has changed. `None` without declared locks.
 fn declarations(
     config: &Arc<Config>,
+    engine: &Engine,
     lifecycle: &Lifecycle,
     signals: &mut ServeSignals,
-) -> Result<Option<Declarations>, CliError> {
-    let Some(path) = config.locks.path().map(Path::to_owned) else {
+) -> Result<Option<Arc<RwLock<DeclaredLocks>>>, CliError> {
+    let Some(path) = config.locks.path() else {
         return Ok(None);
     };
-    let watch = FileWatch::new([&path]);
-    let locks = DeclaredLocks::read(&path, config)?;
-    info!(
-        declared = locks.count(),
-        file = config.locks.file,
-        "the locks file was read"
-    );
-    let declarations = Declarations::new(locks);
+    let (watch, read) = (FileWatch::new([path]), DeclaredLocks::read(path, config)?);
+    info!(file = config.locks.file, "the locks file was read");
+    engine.set_declarations(read.hash.clone());
+    let declarations = Arc::new(RwLock::new(read));
     let asked = Arc::new(Notify::new());
     signals.reload.push(Arc::clone(&asked));
-    let current = declarations.clone();
-    let report = move |watched| match watched {
-        Watched::Unchanged => {}
-        Watched::Read(Ok(locks)) => {
-            info!(
-                declared = DeclaredLocks::count(&locks),
-                "the locks file was read again"
-            );
-            current.replace(locks);
+    let (current, engine) = (Arc::clone(&declarations), engine.clone());
+    let report = move |outcome: Option<Result<DeclaredLocks, String>>| match outcome {
+        None => {}
+        Some(Ok(read)) => {
+            info!("the locks file was read again");
+            engine.set_declarations(read.hash.clone());
+            *current.write() = read;
         }
-        Watched::Read(Err(error)) => {
-            let error: LocksFileError = error;
-            warn!(%error, "the locks file cannot be used; the declarations that were read before stay in force");
-            current.mark_outdated();
-        }
-        Watched::Unwatched => {
-            warn!("the locks file is no longer watched");
-            current.mark_outdated();
+        Some(Err(error)) => {
+            warn!(%error, "the declarations of locks that were read before stay in force");
+            current.write().is_outdated = true;
         }
     };
-    let config = Arc::clone(config);
+    let (path, config) = (path.to_owned(), Arc::clone(config));
     let read = move || DeclaredLocks::read(&path, &config);
     let tasks = lifecycle.clone();
     lifecycle.spawn_background(watch.keep_current(read, asked, tasks, report));

@@ -7,7 +7,7 @@ use axum::extract::State;
 use crate::{
     auth::{Access, LimitSlot, Permission, scope},
     clock::parse_time,
-    config::{DeclaredLock, LimitsConfig},
+    config::LimitsConfig,
     engine::{AcquireError, AcquireRequest, Engine},
     http::{
         edge::RequestContext,
@@ -27,7 +27,7 @@ use crate::{
 
 use super::{
     answer::{Acquired, Annotated, Notes},
-    declared::{complete, describe},
+    declared::describe,
     lease_view::LeaseBody,
 };
 
@@ -209,23 +209,13 @@ impl Drop for WaiterCount {
 #[derive(Clone)]
 pub(in crate::http) struct AcquireBody {
     /// The terms of the lease, before [`AcquireBody::reserve`] makes it a reservation.
-    terms: Terms,
-    mode: AskedMode,
+    pub(super) terms: Terms,
+    /// Whether the request says that it wants the lock alone, and does not only leave the mode out.
+    pub(super) says_alone: bool,
     /// The minimum hold that the request names, in milliseconds; 0 for none.
-    min_hold: Option<u64>,
+    pub(super) min_hold: Option<u64>,
     wait: Option<Duration>,
     reserve: Option<ReserveBody>,
-}
-
-/// What a request says about how it wants to hold a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AskedMode {
-    /// The request says nothing: a declaration of the lock decides; otherwise the lock is held alone.
-    Unsaid,
-    /// The request wants the lock alone.
-    Exclusive,
-    /// The request wants to share the lock.
-    Shared(Sharing),
 }
 
 /// Until when a lock is reserved, in milliseconds since 1970, and why. `None`: missing or invalid, and the request is
@@ -371,28 +361,8 @@ impl AcquireBody {
             ));
         }
         self.terms.ends = Ends::At(Box::new(reservation));
-        self.mode = AskedMode::Exclusive;
         self.wait = self.wait.map(|wait| wait.min(left));
         Ok(())
-    }
-
-    /// Sets how the request wants to hold its lock.
-    pub(super) fn set_mode(&mut self, mode: AskedMode) {
-        self.mode = mode;
-        self.terms.sharing = mode.sharing();
-    }
-
-    /// Completes the terms by the declaration of the lock, if there is one.
-    pub(super) fn complete(
-        &mut self,
-        name: &LockName,
-        declared: Option<&DeclaredLock>,
-        gateway: &AppState,
-    ) -> Result<(), Problem> {
-        match declared {
-            None => gateway.check_undeclared(name),
-            Some(lock) => complete(lock, name, self.mode, self.min_hold, &mut self.terms),
-        }
     }
 
     pub(super) fn into_request(
@@ -477,7 +447,7 @@ impl AcquireBody {
             ttl: asked_ttl,
             hold_limit,
         };
-        let mode = asked_mode(fields);
+        let (sharing, says_alone) = sharing(fields);
         let owner = fields.parsed(&OWNER, Owner::new);
         let metadata = fields.texts(&METADATA);
         let metadata = metadata.and_then(|texts| fields.check(&METADATA, Metadata::new(texts)));
@@ -485,7 +455,7 @@ impl AcquireBody {
             ends: Ends::Ttl { ttl, hold_limit },
             explicit,
             min_hold,
-            sharing: mode.sharing(),
+            sharing,
             supersedes: None,
             said: Said {
                 owner,
@@ -496,7 +466,7 @@ impl AcquireBody {
         };
         Self {
             terms,
-            mode,
+            says_alone,
             min_hold: asked_min_hold,
             wait,
             reserve: None,
@@ -510,43 +480,28 @@ pub(super) fn ttl(fields: &mut Fields<'_>, field: &'static Field) -> Option<Ttl>
     fields.check(field, Ttl::from_millis(ms))
 }
 
-/// Reads the fields with the mode and the limit. `Unsaid` if there are none, or if a field was refused.
-pub(super) fn asked_mode(fields: &mut Fields<'_>) -> AskedMode {
+/// Reads the fields with the mode and the limit: how the request wants to share the lock, and whether it says that it wants
+/// the lock alone. No sharing: the lock is asked for alone, or a field was refused.
+pub(super) fn sharing(fields: &mut Fields<'_>) -> (Option<Sharing>, bool) {
     let mode = fields.text(&MODE);
     let limit = fields.whole(&LIMIT);
     match mode.as_deref() {
-        None if limit.is_none() => return AskedMode::Unsaid,
+        None if limit.is_none() => return (None, false),
         None | Some("shared") => {}
         Some("exclusive") => {
             if limit.is_some() {
                 let reason = "is of a shared lock; leave it out, or ask for the mode shared";
                 fields.refuse(&LIMIT, reason);
             }
-            return AskedMode::Exclusive;
+            return (None, true);
         }
         Some(_) => {
             fields.refuse(&MODE, "is not known; the modes are exclusive and shared");
-            return AskedMode::Unsaid;
+            return (None, false);
         }
     }
     let asked = limit.unwrap_or(fields.limits.max_holders);
     let asked = fields.check(&LIMIT, Limit::new(asked));
-    asked.map_or(AskedMode::Unsaid, |asked| {
-        AskedMode::Shared(Sharing {
-            limit: asked,
-            has_slot: limit.is_some(),
-        })
-    })
-}
-
-// === impl AskedMode ===
-
-impl AskedMode {
-    /// How the request shares the lock, without a declaration; `None` to hold it alone.
-    pub(super) fn sharing(self) -> Option<Sharing> {
-        match self {
-            Self::Shared(sharing) => Some(sharing),
-            Self::Unsaid | Self::Exclusive => None,
-        }
-    }
+    let has_slot = limit.is_some();
+    (asked.map(|limit| Sharing { limit, has_slot }), false)
 }

@@ -23,11 +23,11 @@ use crate::{
         serve::{Connection, UnansweredReleases},
         state::AppState,
     },
-    lock::{GroupNames, GroupNamesError, HeldLease, LockName},
+    lock::{GroupNames, GroupNamesError, HeldLease, LockName, Sharing},
 };
 
 use super::{
-    acquire::{AcquireBody, AskedMode, LIMIT, MODE, WaiterCount, asked_mode},
+    acquire::{AcquireBody, LIMIT, MODE, WaiterCount, sharing},
     answer::{Acquired, Annotated, Notes},
     declared::describe,
     lease::{ReleaseAnswer, ReleaseQuery, RenewBody, RenewJson, explain, is_guessed},
@@ -94,8 +94,8 @@ pub(in crate::http) async fn acquire_group(
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
             let mut part = terms.clone();
-            if let Some(mode) = modes.get(name) {
-                part.set_mode(*mode);
+            if let Some(own) = modes.get(name) {
+                (part.terms.sharing, part.says_alone) = *own;
             }
             part.complete(name, gateway.declared(name).as_deref(), &gateway)?;
             part.into_request(name.clone(), key.clone(), &caller)
@@ -140,14 +140,15 @@ pub(in crate::http) struct AcquireGroupBody {
 struct GroupLocks {
     names: GroupNames,
     /// The modes of the locks that are objects in the list.
-    modes: BTreeMap<LockName, AskedMode>,
+    modes: BTreeMap<LockName, (Option<Sharing>, bool)>,
 }
 
 /// One lock of a group, with its mode and its limit.
 pub(in crate::http) struct LockOfGroup {
     /// `None`: the name is missing or invalid, and the request is refused.
     name: Option<LockName>,
-    mode: AskedMode,
+    /// As [`sharing`] reads it.
+    mode: (Option<Sharing>, bool),
 }
 
 /// Body of a request for several locks in the OpenAPI document.
@@ -190,7 +191,7 @@ impl RequestBody for LockOfGroup {
         }
         Self {
             name: fields.parsed(&LOCK_NAME, LockName::new),
-            mode: asked_mode(fields),
+            mode: sharing(fields),
         }
     }
 }

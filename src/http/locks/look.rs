@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, Permission, scope},
-    config::LockDeclaration,
+    config::DeclaredLock,
     http::{
         extract::{
             AcceptsJson, ApiPath, ApiQuery, Caller, FencingTokenHeader, Fields, Form, NoQuery,
@@ -63,7 +63,7 @@ pub(in crate::http) async fn inspect(
 ) -> Result<JsonResponse<LockBody>, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
     let mut lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
-    lock.declared = gateway.declared(&name).map(|lock| lock.declaration.clone());
+    lock.declared = gateway.declared(&name).map(|lock| (*lock).clone());
     Ok(JsonResponse(lock))
 }
 
@@ -123,7 +123,7 @@ pub(in crate::http) struct LockBody {
     /// What the operator has declared about the lock. Only if the lock is declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    declared: Option<LockDeclaration>,
+    declared: Option<DeclaredLock>,
 }
 
 // === impl LockBody ===

@@ -15,7 +15,6 @@ mod look;
 
 pub(super) use acquire::{__path_acquire, AcquireBody, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
-pub use declared::Declarations;
 pub(super) use group::{
     __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody, LockOfGroup,
     acquire_group, release_group, renew_group,

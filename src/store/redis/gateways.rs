@@ -7,10 +7,13 @@ use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
-use crate::store::{Unavailability, relay::DeclarationHashes};
+use crate::store::{
+    Unavailability,
+    relay::{DeclarationHashes, TELL_EVERY},
+};
 
 use super::{
     client::{
@@ -207,14 +210,19 @@ impl Subscription {
         }
     }
 
-    /// Announces that this gateway now receives messages, and repeats the gateway's request for news to gateways that
-    /// announce themselves. A lost message does no harm, because gateways repeat their requests every few seconds.
+    /// Announces that this gateway now receives messages, tells the hash of its declarations of locks, and repeats the
+    /// gateway's request for news to gateways that announce themselves. A lost message does no harm, because gateways repeat their requests every few seconds.
     async fn announce(&self) {
         let id = &self.id;
         self.publish_to_all(&format!("come {}", id.as_str())).await;
         loop {
-            let lasts = self.news_wanted.newcomer().await;
-            self.publish_to_all(&id.news_request(lasts)).await;
+            let declared = self.news_wanted.declarations.own();
+            if let Some(hash) = declared {
+                self.publish_to_all(&format!("declares {hash}")).await;
+            }
+            if let Ok(lasts) = timeout(TELL_EVERY, self.news_wanted.newcomer()).await {
+                self.publish_to_all(&id.news_request(lasts)).await;
+            }
         }
     }
 

@@ -396,13 +396,6 @@ impl Relay for RedisContext {
         Ok(batches.take_until(closing.cancelled_owned()).boxed())
     }
 
-    async fn tell_declarations(&self, hash: &str) -> Result<(), StoreError> {
-        let all = &self.gateway.channels.all;
-        self.dispatch
-            .publish(all, &format!("declares {hash}"))
-            .await
-    }
-
     fn declarations(&self) -> &DeclarationHashes {
         &self.gateway.news_wanted.declarations
     }

@@ -126,11 +126,6 @@ impl Relay for QuorumRelay {
         Ok(batches.take_until(closing.cancelled_owned()).boxed())
     }
 
-    async fn tell_declarations(&self, hash: &str) -> Result<(), StoreError> {
-        let all = &self.shared.channels.all;
-        self.publish(all, &format!("declares {hash}")).await
-    }
-
     fn declarations(&self) -> &DeclarationHashes {
         &self.shared.news_wanted.declarations
     }
