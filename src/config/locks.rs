@@ -148,11 +148,14 @@ impl DeclaredLocks {
                 lock.mode.get_or_insert(DeclaredMode::Shared);
             }
             let is_new = seen.insert((lock.name.clone(), lock.prefix.clone()));
-            let twice = || (!is_new).then(|| "is declared twice".to_owned());
-            if let Some(why) = lock.mistake(limits, is_quorum).or_else(twice) {
-                let name = lock.name.or(lock.prefix).unwrap_or_default();
-                return Err(format!("the [[lock]] {name:?} in line {line}: {why}"));
-            }
+            let twice = || is_new.then_some(()).ok_or("is declared twice".to_owned());
+            lock.check(limits, is_quorum)
+                .and_then(|()| twice())
+                .map_err(|why| {
+                    let name = lock.name.as_ref().or(lock.prefix.as_ref());
+                    let name = name.map_or("", String::as_str);
+                    format!("the [[lock]] {name:?} in line {line}: {why}")
+                })?;
             // A field of a later version must not change the hash of a file without it.
             let mut fields = serde_json::to_value(&lock).unwrap_or_default();
             fields
@@ -197,69 +200,46 @@ impl DeclaredLocks {
 // === impl DeclaredLock ===
 
 impl DeclaredLock {
-    /// What is wrong with the declaration.
-    fn mistake(&self, limits: &LimitsConfig, is_quorum: bool) -> Option<String> {
+    /// Fails with what is wrong with the declaration.
+    fn check(&self, limits: &LimitsConfig, is_quorum: bool) -> Result<(), String> {
         let (shortest, longest) = (limits.min_ttl_ms.0, limits.max_ttl_ms.0);
         let longest_hold = limits.max_hold_limit_ms.0;
+        let longest_rest = self.max_ttl().map_or(longest, Ttl::as_millis);
         for (field, number, least, most) in [
             ("limit", self.limit, 1, limits.max_holders),
             ("max_ttl_ms", self.max_ttl_ms, shortest, longest),
             ("max_hold_ms", self.max_hold_ms, shortest, longest_hold),
-            (
-                "min_hold_ms",
-                self.min_hold_ms,
-                1,
-                self.max_ttl().map_or(longest, Ttl::as_millis),
-            ),
+            ("min_hold_ms", self.min_hold_ms, 1, longest_rest),
         ] {
             if let Some(number) = number.filter(|it| !(least..=most).contains(it)) {
-                return Some(format!(
-                    "{field} is {number}; allowed are {least} to {most}"
-                ));
+                let why = format!("{field} is {number}; allowed are {least} to {most}");
+                return Err(why);
             }
         }
+        if let Some(name) = &self.name {
+            LockName::new(name).map_err(|why| format!("name {why}"))?;
+        }
+        if let Some(prefix) = &self.prefix {
+            NamePrefix::new(prefix).map_err(|why| format!("prefix {why}"))?;
+        }
+        if let Some(text) = &self.description {
+            Reason::not_blank(text).map_err(|why| format!("description {why}"))?;
+        }
         let is_shared = self.mode == Some(DeclaredMode::Shared);
-        let is_past_quorum = is_shared || self.min_hold_ms.is_some() || self.order.is_some();
-        let name = self
-            .name
-            .as_deref()
-            .map(LockName::new)
-            .and_then(Result::err);
-        let prefix = self
-            .prefix
-            .as_deref()
-            .map(NamePrefix::new)
-            .and_then(Result::err);
-        let description = self.description.as_deref().map(Reason::not_blank);
-        let description = description
-            .and_then(Result::err)
-            .map(|why| format!("description {why}"));
-        let rules = [
-            (
-                self.name.is_some() == self.prefix.is_some(),
-                "has a name or a prefix: one of the two",
-            ),
-            (
-                self.limit.is_some() && !is_shared,
-                "mode is exclusive beside a limit",
-            ),
-            (
-                self.order.is_some() && is_shared,
-                "order is not for a shared lock or one with a limit",
-            ),
-            (
-                self.exclusive.is_some() && !is_shared,
-                "exclusive is for a shared lock or one with a limit",
-            ),
-            (
-                is_quorum && is_past_quorum,
-                "limit, mode shared, min_hold_ms and order are not for a quorum",
-            ),
-        ];
-        let broken = rules.into_iter().find(|(is_broken, _)| *is_broken);
-        let name = name.or(prefix).map(|why| format!("the name {why}"));
-        name.or(description)
-            .or_else(|| broken.map(|(_, why)| why.to_owned()))
+        let why = if self.name.is_some() == self.prefix.is_some() {
+            "has a name or a prefix: one of the two"
+        } else if self.limit.is_some() && !is_shared {
+            "mode is exclusive beside a limit"
+        } else if self.order.is_some() && is_shared {
+            "order is not for a shared lock or one with a limit"
+        } else if self.exclusive.is_some() && !is_shared {
+            "exclusive is for a shared lock or one with a limit"
+        } else if is_quorum && (is_shared || self.min_hold_ms.is_some() || self.order.is_some()) {
+            "limit, mode shared, min_hold_ms and order are not for a quorum"
+        } else {
+            return Ok(());
+        };
+        Err(why.to_owned())
     }
 
     /// How many leases may share the lock, if that is declared.

@@ -37,7 +37,10 @@ fn every_term_is_read() {
     assert_eq!(deploy.mode, Some(DeclaredMode::Exclusive));
     assert!(deploy.order.is_some() && deploy.limit().is_none());
     let readers = lock(&locks, "rw/a");
-    assert_eq!((readers.mode, readers.limit()), (Some(DeclaredMode::Shared), None));
+    assert_eq!(
+        (readers.mode, readers.limit()),
+        (Some(DeclaredMode::Shared), None)
+    );
 }
 
 #[test]
@@ -97,31 +100,106 @@ fn a_file_with_a_mistake_is_refused_with_line_and_field() {
         ("", "there is no [[lock]]"),
         ("undeclared = 'refuse'", "there is no [[lock]]"),
         ("[[lock]\n", "line 1: "),
-        ("\n[[lok]]\nname = 'a'", "line 2: unknown field `lok`, expected `undeclared` or `lock`"),
-        ("undeclared = 'refused'", "line 1: unknown variant `refused`, expected `refuse`"),
-        ("[[lock]]\nname = 'a'\nlimits = 2", "line 3: unknown field `limits`, expected one of"),
-        ("[[lock]]\nname = 'a'\nlimit = '2'", "line 3: invalid type: string \"2\", expected u64"),
-        ("[[lock]]\nname = 'a'\nlimit = -2", "line 3: invalid value: integer `-2`, expected u64"),
-        ("[[lock]]\nname = 'a'\nmode = 'read'", "line 3: unknown variant `read`, expected"),
-        ("[[lock]]\nlimit = 2", "the [[lock]] \"\" in line 1: has a name or a prefix: one of the two"),
-        ("[[lock]]\nname = 'a'\nprefix = 'b'", "the [[lock]] \"a\" in line 1: has a name or a prefix"),
-        ("[[lock]]\nname = 'a b'", "the [[lock]] \"a b\" in line 1: the name "),
-        ("[[lock]]\nname = 'a'\n[[lock]]\nprefix = '//'", "the [[lock]] \"//\" in line 3: the prefix "),
-        ("[[lock]]\nname = 'a'\n[[lock]]\nname = 'a'", "the [[lock]] \"a\" in line 3: is declared twice"),
-        ("[[lock]]\nprefix = 'a'\n[[lock]]\nprefix = 'a'", "in line 3: is declared twice"),
-        ("[[lock]]\nname = 'a'\nlimit = 0", "in line 1: limit is 0; allowed are 1 to 1000"),
-        ("[[lock]]\nname = 'a'\nlimit = 1001", "limit is 1001; allowed are 1 to 1000"),
-        ("[[lock]]\nname = 'a'\nmax_ttl_ms = 99", "max_ttl_ms is 99; allowed are 100 to 86400000"),
-        ("[[lock]]\nname = 'a'\nmax_hold_ms = 604_800_001", "allowed are 100 to 604800000"),
-        ("[[lock]]\nname = 'a'\nmin_hold_ms = 0", "min_hold_ms is 0; allowed are 1 to 86400000"),
-        ("[[lock]]\nname = 'a'\nmin_hold_ms = 2_000\nmax_ttl_ms = 1_999", "min_hold_ms is 2000; allowed are 1 to 1999"),
-        ("[[lock]]\nname = 'a'\nmin_hold_ms = 2_000\nmax_hold_ms = 1_999", "min_hold_ms is 2000; allowed are 1 to 1999"),
-        ("[[lock]]\nname = 'a'\nlimit = 2\nmode = 'exclusive'", "mode is exclusive beside a limit"),
-        ("[[lock]]\nname = 'a'\nlimit = 2\norder = 'required'", "order is not for a shared lock or one with a limit"),
-        ("[[lock]]\nname = 'a'\nmode = 'shared'\norder = 'required'", "order is not for a shared lock"),
-        ("[[lock]]\nname = 'a'\nexclusive = 'refuse'", "exclusive is for a shared lock or one with a limit"),
-        ("[[lock]]\nname = 'a'\ndescription = ' '", "description is missing or empty"),
-        ("[[lock]]\nname = 'a'\ndescription = \"a\\u0007\"", "description has the control character"),
+        (
+            "\n[[lok]]\nname = 'a'",
+            "line 2: unknown field `lok`, expected `undeclared` or `lock`",
+        ),
+        (
+            "undeclared = 'refused'",
+            "line 1: unknown variant `refused`, expected `refuse`",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nlimits = 2",
+            "line 3: unknown field `limits`, expected one of",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nlimit = '2'",
+            "line 3: invalid type: string \"2\", expected u64",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nlimit = -2",
+            "line 3: invalid value: integer `-2`, expected u64",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nmode = 'read'",
+            "line 3: unknown variant `read`, expected",
+        ),
+        (
+            "[[lock]]\nlimit = 2",
+            "the [[lock]] \"\" in line 1: has a name or a prefix: one of the two",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nprefix = 'b'",
+            "the [[lock]] \"a\" in line 1: has a name or a prefix",
+        ),
+        (
+            "[[lock]]\nname = 'a b'",
+            "the [[lock]] \"a b\" in line 1: name ",
+        ),
+        (
+            "[[lock]]\nname = 'a'\n[[lock]]\nprefix = '//'",
+            "the [[lock]] \"//\" in line 3: prefix ",
+        ),
+        (
+            "[[lock]]\nname = 'a'\n[[lock]]\nname = 'a'",
+            "the [[lock]] \"a\" in line 3: is declared twice",
+        ),
+        (
+            "[[lock]]\nprefix = 'a'\n[[lock]]\nprefix = 'a'",
+            "in line 3: is declared twice",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nlimit = 0",
+            "in line 1: limit is 0; allowed are 1 to 1000",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nlimit = 1001",
+            "limit is 1001; allowed are 1 to 1000",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nmax_ttl_ms = 99",
+            "max_ttl_ms is 99; allowed are 100 to 86400000",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nmax_hold_ms = 604_800_001",
+            "allowed are 100 to 604800000",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nmin_hold_ms = 0",
+            "min_hold_ms is 0; allowed are 1 to 86400000",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nmin_hold_ms = 2_000\nmax_ttl_ms = 1_999",
+            "min_hold_ms is 2000; allowed are 1 to 1999",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nmin_hold_ms = 2_000\nmax_hold_ms = 1_999",
+            "min_hold_ms is 2000; allowed are 1 to 1999",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nlimit = 2\nmode = 'exclusive'",
+            "mode is exclusive beside a limit",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nlimit = 2\norder = 'required'",
+            "order is not for a shared lock or one with a limit",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nmode = 'shared'\norder = 'required'",
+            "order is not for a shared lock",
+        ),
+        (
+            "[[lock]]\nname = 'a'\nexclusive = 'refuse'",
+            "exclusive is for a shared lock or one with a limit",
+        ),
+        (
+            "[[lock]]\nname = 'a'\ndescription = ' '",
+            "description is missing or empty",
+        ),
+        (
+            "[[lock]]\nname = 'a'\ndescription = \"a\\u0007\"",
+            "description has the control character",
+        ),
     ] {
         let error = parse(text, false).unwrap_err();
         assert!(error.contains(why), "{text:?}: {error}");
@@ -130,11 +208,20 @@ fn a_file_with_a_mistake_is_refused_with_line_and_field() {
 
 #[test]
 fn a_quorum_refuses_what_it_cannot_do() {
-    for term in ["limit = 2", "mode = 'shared'", "min_hold_ms = 1000", "order = 'required'"] {
+    for term in [
+        "limit = 2",
+        "mode = 'shared'",
+        "min_hold_ms = 1000",
+        "order = 'required'",
+    ] {
         let text = format!("[[lock]]\nname = 'a'\n{term}");
         let error = parse(&text, true).unwrap_err();
         assert!(error.contains("are not for a quorum"), "{error}");
         parse(&text, false).unwrap();
     }
-    parse("[[lock]]\nname = 'a'\nmax_ttl_ms = 1000\nmode = 'exclusive'", true).unwrap();
+    parse(
+        "[[lock]]\nname = 'a'\nmax_ttl_ms = 1000\nmode = 'exclusive'",
+        true,
+    )
+    .unwrap();
 }

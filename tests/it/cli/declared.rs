@@ -65,12 +65,15 @@ fn a_file_that_cannot_be_used_stops_the_start() {
             .ends(2)
     };
     let refused = serve();
-    assert_has(&refused.err, "limit of the lock \"pool\" is 0 (line 1 of ");
+    assert_has(
+        &refused.err,
+        "the [[lock]] \"pool\" in line 1: limit is 0; allowed are 1 to 1000",
+    );
     let check = latchgate(&["config", "check"]);
     let check = check.env("LATCHGATE_LOCKS_FILE", &file.path()).ends(2);
-    assert_has(&check.err, "limit of the lock \"pool\" is 0");
+    assert_has(&check.err, "limit is 0; allowed are 1 to 1000");
     fs::remove_file(file.path()).unwrap();
-    assert_has(&serve().err, "cannot read the locks file");
+    assert_has(&serve().err, "the locks file /");
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn a_file_that_became_invalid_keeps_the_old_declarations_and_is_a_warning() {
         file.write(&broken);
         until("there is a warning", || shows(&gateway, "warning"));
         assert_has(&curl(&gateway, "/readyz", &[]), "\"status\":\"ready\"");
-        gateway.logged("the locks file cannot be used");
+        gateway.logged("the declarations of locks that were read before stay in force");
         gateway.typed("acquire pool").ends(100);
     }
     file.write(&pool(2));
