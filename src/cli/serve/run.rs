@@ -43,8 +43,8 @@ use super::{
 /// Without configuration, the gateway listens on 127.0.0.1:7420 and keeps leases durably in ./latchgate-data. TERM
 /// or INT (Ctrl-C) ends it: it refuses new acquires from then on (or after the delay that is configured for load
 /// balancers), and renew and release work until every lease granted or renewed here has ended or the grace period
-/// is over. A second signal ends it at once. HUP reads keys and certificates again and opens the audit log again,
-/// unless it comes from the terminal that was closed.
+/// is over. A second signal ends it at once. HUP reads keys, declared locks and certificates again and opens the audit
+/// log again, unless it comes from the terminal that was closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
