@@ -82,7 +82,7 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
         SessionSeal::open_configured(&loaded.config.auth)?;
     }
     if let Some(file) = loaded.config.locks.path() {
-        DeclaredLocks::read(file, &loaded.config)?;
+        DeclaredLocks::read(file, &loaded.config.limits, &loaded.config.store)?;
     }
     if loaded.config.http.tls.is_on() {
         CertificatesWatch::open(loaded.config.http.tls.clone())?;

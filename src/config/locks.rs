@@ -13,7 +13,7 @@ use crate::{
     lock::{Limit, LockName, MinHold, NamePrefix, Reason, Ttl},
 };
 
-use super::{Config, LimitsConfig, ServersKind};
+use super::{LimitsConfig, ServersKind, StoreUrl};
 
 /// Declared locks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -121,11 +121,15 @@ impl LocksConfig {
 // === impl DeclaredLocks ===
 
 impl DeclaredLocks {
-    /// Reads the locks file for a gateway with this configuration.
-    pub fn read(path: &Path, config: &Config) -> Result<Self, LocksFileError> {
+    /// Reads the locks file for a gateway with these limits and this store.
+    pub fn read(
+        path: &Path,
+        limits: &LimitsConfig,
+        store: &StoreUrl,
+    ) -> Result<Self, LocksFileError> {
         let text = bounded_file::read_text(path, MAX_LEN).map_err(|error| error.to_string());
-        let is_quorum = config.store.is_on(ServersKind::Quorum);
-        let locks = text.and_then(|text| Self::parse(&text, &config.limits, is_quorum));
+        let is_quorum = store.is_on(ServersKind::Quorum);
+        let locks = text.and_then(|text| Self::parse(&text, limits, is_quorum));
         locks.map_err(|why| LocksFileError(format!("{}: {why}", path.display())))
     }
 

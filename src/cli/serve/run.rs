@@ -275,7 +275,8 @@ fn declarations(
     let Some(path) = config.locks.path() else {
         return Ok(None);
     };
-    let (watch, read) = (FileWatch::new([path]), DeclaredLocks::read(path, config)?);
+    let watch = FileWatch::new([path]);
+    let read = DeclaredLocks::read(path, &config.limits, &config.store)?;
     info!(file = config.locks.file, "the locks file was read");
     engine.set_declarations(read.hash.clone());
     let declarations = Arc::new(RwLock::new(read));
@@ -295,7 +296,7 @@ fn declarations(
         }
     };
     let (path, config) = (path.to_owned(), Arc::clone(config));
-    let read = move || DeclaredLocks::read(&path, &config);
+    let read = move || DeclaredLocks::read(&path, &config.limits, &config.store);
     let tasks = lifecycle.clone();
     lifecycle.spawn_background(watch.keep_current(read, asked, tasks, report));
     Ok(Some(declarations))

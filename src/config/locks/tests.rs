@@ -1,3 +1,5 @@
+//! Tests of the locks file: its terms, which declaration counts, and each mistake.
+
 use super::*;
 
 fn parse(text: &str, is_quorum: bool) -> Result<DeclaredLocks, String> {

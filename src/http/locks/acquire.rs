@@ -27,7 +27,6 @@ use crate::{
 
 use super::{
     answer::{Acquired, Annotated, Notes},
-    declared::describe,
     lease_view::LeaseBody,
 };
 
@@ -129,7 +128,7 @@ pub(in crate::http) async fn acquire(
             }
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
-                .map_err(|problem| describe(declared.as_deref(), problem))
+                .map_err(|problem| problem.described_by(declared.as_deref()))
                 .map(|granted| Acquired::new(granted, connection, &gateway))
         }
     };

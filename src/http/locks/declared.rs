@@ -33,14 +33,6 @@ impl AppState {
     }
 }
 
-/// Adds the description of a declared lock to the problem of a request that was refused because the lock is held.
-pub(super) fn describe(lock: Option<&DeclaredLock>, mut problem: Problem) -> Problem {
-    if let (Some(lock), Extra::Locked(locked)) = (lock, &mut problem.extra) {
-        locked.description.clone_from(&lock.description);
-    }
-    problem
-}
-
 /// 400 if the declaration requires an order and the request has none.
 fn check_order(lock: &DeclaredLock, name: &LockName, order: Option<u64>) -> Result<(), Problem> {
     if lock.order.is_none() || order.is_some() {

@@ -29,7 +29,6 @@ use crate::{
 use super::{
     acquire::{AcquireBody, LIMIT, MODE, WaiterCount, sharing},
     answer::{Acquired, Annotated, Notes},
-    declared::describe,
     lease::{ReleaseAnswer, ReleaseQuery, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
 };
@@ -115,7 +114,7 @@ pub(in crate::http) async fn acquire_group(
             let explain = |error: GroupAcquireError| {
                 let declared = error.name.as_ref().and_then(|name| gateway.declared(name));
                 let problem = Problem::for_group(error, |name| caller.views(name));
-                describe(declared.as_deref(), problem)
+                problem.described_by(declared.as_deref())
             };
             granted
                 .map_err(explain)

@@ -35,7 +35,6 @@ use crate::{
 use super::{
     acquire::{AcquireBody, AcquireJson, WaiterCount},
     answer::{Annotated, Notes},
-    declared::describe,
     lease_view::{LeaseBody, millis, release_request_body},
 };
 
@@ -161,7 +160,7 @@ pub(in crate::http) async fn hold(
             stream.set_user_timeout(request.terms.ttl().duration().max(QUEUED));
             let hold = gateway.engine.hold(request).await;
             let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder));
-            let hold = hold.map_err(|problem| describe(declared.as_deref(), problem))?;
+            let hold = hold.map_err(|problem| problem.described_by(declared.as_deref()))?;
             (hold, counted, Some(waiter))
         };
         let events = HoldEvents {
@@ -247,7 +246,7 @@ impl HoldEvents {
             }
             HoldEnd::Refused(error) => {
                 let problem = Problem::for_acquire(error, self.sees_holder);
-                let problem = describe(self.declared.as_deref(), problem);
+                let problem = problem.described_by(self.declared.as_deref());
                 let document = document(&problem, &self.gateway.base_path, id);
                 (reason, cause) = (Some(problem.code.as_str()), problem.cause);
                 ("refused", document)

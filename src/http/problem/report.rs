@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
+    config::DeclaredLock,
     http::locks::{CurrentHolder, millis, release_request_body, rests},
     lock::{
         HeldLease, LockName, Sharing, Ttl,
@@ -105,6 +106,14 @@ impl Problem {
 
     pub(in crate::http) fn with(mut self, extra: Extra) -> Self {
         self.extra = extra;
+        self
+    }
+
+    /// Adds the description of the lock if the lock is held, and is declared.
+    pub(in crate::http) fn described_by(mut self, lock: Option<&DeclaredLock>) -> Self {
+        if let (Some(lock), Extra::Locked(locked)) = (lock, &mut self.extra) {
+            locked.description.clone_from(&lock.description);
+        }
         self
     }
 
@@ -258,7 +267,7 @@ pub(in crate::http) struct Locked {
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
     /// What the declaration of the lock is for.
-    pub(in crate::http) description: Option<String>,
+    pub(super) description: Option<String>,
     pub(super) resting: Vec<Rest>,
     /// After how long the request finds room, if the lock has no holder and only rests.
     pub(super) available_in_ms: Option<u64>,
