@@ -162,9 +162,9 @@ impl DeclaredLocks {
                 })?;
             // A field of a later version must not change the hash of a file without it.
             let mut fields = serde_json::to_value(&lock).unwrap_or_default();
-            fields
-                .as_object_mut()
-                .map(|it| it.retain(|_, value| !value.is_null()));
+            if let Some(fields) = fields.as_object_mut() {
+                fields.retain(|_, value| !value.is_null());
+            }
             meant.push(fields.to_string());
             let lock = Arc::new(lock);
             if let Some(name) = &lock.name {
@@ -182,8 +182,7 @@ impl DeclaredLocks {
             refuses_undeclared: file.undeclared.is_some(),
             hash: Sha256::digest(meant)
                 .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
+                .fold(String::new(), |text, byte| text + &format!("{byte:02x}")),
             is_outdated: false,
         })
     }

@@ -117,7 +117,7 @@ impl CertificatesWatch {
     /// Reads the certificate files for the first time.
     pub fn open(config: HttpTlsConfig) -> Result<(Self, Certificates), TlsError> {
         let paths = [&config.cert_file, &config.key_file, &config.client_ca_file];
-        let watch = FileWatch::new(paths.map(|path| path.as_ref()));
+        let watch = FileWatch::new(paths.map(AsRef::as_ref));
         let certificates = Certificates(Arc::new(RwLock::new(load(&config)?)));
         Ok((Self { config, watch }, certificates))
     }

@@ -97,6 +97,7 @@ fn files_that_mean_the_same_have_the_same_hash() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of mistakes")]
 fn a_file_with_a_mistake_is_refused_with_line_and_field() {
     for (text, why) in [
         ("", "there is no [[lock]]"),
