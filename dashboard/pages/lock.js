@@ -1,6 +1,7 @@
 // One lock: who holds it, who waits, what has happened, and what can be done.
 
 import { html, useSignal } from "../view.js";
+import { duration } from "../model/format.js";
 import { isName, RULE } from "../model/name.js";
 import { href, route } from "../model/route.js";
 import { isOwn, may } from "../model/session.js";
@@ -81,6 +82,7 @@ function Page({ name }) {
       <${NeverBelow} lock=${lock} />
       <div class="columns ${isStale() ? "stale" : ""}">
         <div class="main-column">
+          ${lock.declared && html`<${Declared} declared=${lock.declared} />`}
           <${Holder} ...${{ lock, take, wake }} />
           <${Queue} lock=${lock} />
           <${History} name=${name} />
@@ -96,6 +98,19 @@ function Page({ name }) {
     ${reserving.value && reserves && html`<${Reserve} ...${{ name, lock }} close=${() => (reserving.value = false)} done=${again} />`}
     ${ordering.value && orders && html`<${SetOrder} ...${{ name, lock }} close=${() => (ordering.value = false)} done=${again} />`}
   </div>`;
+}
+
+/** The terms that the operator of the gateway has declared for this lock. */
+function Declared({ declared: { mode, limit, min_hold_ms: least, max_ttl_ms: ttl, max_hold_ms: most, order, exclusive, description } }) {
+  const terms = [
+    limit ? `at most ${limit} holders` : mode,
+    least && `a minimum hold of ${duration(least)}`,
+    ttl && `a TTL of at most ${duration(ttl)}`,
+    most && `held for at most ${duration(most)}`,
+    order && "an order is required",
+    exclusive && "nobody may hold it alone",
+  ];
+  return html`<p class="remark declared"><span>Declared: ${terms.filter(Boolean).join(", ") || "no terms"}.${description && html` <${Foreign} value=${description} whole />`}</span></p>`;
 }
 
 /** Who may acquire the lock and not see it can try that all the same. */

@@ -21,9 +21,9 @@ check_name() {
 # share HOW: sets $sharing, the fields of a request for a lock that is shared so.
 share() {
     case $1 in
-    exclusive) sharing='' ;;
+    exclusive) sharing=', "mode": "exclusive"' ;;
     shared) sharing=', "mode": "shared"' ;;
-    '' | *[!0-9]* | 0* | ?????*) say "behind the = stands shared, or a whole number from 1 to 9999"; exit 2 ;;
+    '' | *[!0-9]* | 0* | ?????*) say "behind the = stands shared, exclusive, or a whole number from 1 to 9999"; exit 2 ;;
     *) sharing=", \"mode\": \"shared\", \"limit\": $1" ;;
     esac
 }
@@ -44,10 +44,11 @@ locks=${url%/}/locks
 ttl=${LOCK_TTL:-60} longest=${LOCK_WAIT:-600} # seconds
 case $ttl,$longest in *[!0-9,]* | *,*,* | 0* | *,0?*) say "LOCK_TTL and LOCK_WAIT are whole seconds"; exit 2 ;; esac
 [ "$ttl" -ge 6 ] || { say "LOCK_TTL: at least 6 seconds"; exit 2; }
-mode=${LOCK_MODE:-exclusive} limit=${LOCK_LIMIT:-}
-case $mode in exclusive | shared) ;; *) say "LOCK_MODE is exclusive or shared"; exit 2 ;; esac
+mode=${LOCK_MODE:-} limit=${LOCK_LIMIT:-} sharing=''
+case $mode in '' | exclusive | shared) ;; *) say "LOCK_MODE is exclusive or shared"; exit 2 ;; esac
 case $limit in *[!0-9]* | 0* | ?????*) say "LOCK_LIMIT is a whole number from 1 to 9999"; exit 2 ;; esac
-share "${limit:-$mode}"
+# Without a mode, the lock is held as the gateway's operator has declared it, or alone.
+[ -z "$limit$mode" ] || share "${limit:-$mode}"
 if [ -n "$names" ]; then
     of_all=$sharing wanted=''
     case " $names " in *" -- "*) say "LOCK_NAMES: -- is no name"; exit 2 ;; *[!\ ]*) ;; *) say "LOCK_NAMES has no name"; exit 2 ;; esac

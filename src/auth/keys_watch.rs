@@ -1,15 +1,11 @@
 //! Watches the keys file, and keeps the keys of a gate up to date.
 
-use std::{os::unix::fs::MetadataExt, sync::Arc, time::Duration};
+use std::{os::unix::fs::MetadataExt, sync::Arc};
 
-use tokio::{
-    sync::Notify,
-    task::spawn_blocking,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
-use crate::{audit::Audit, clock::Clock, file_stamp::FileStamp, lifecycle::Lifecycle};
+use crate::{audit::Audit, clock::Clock, file_stamp::FileWatch, lifecycle::Lifecycle};
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError};
 
@@ -17,31 +13,21 @@ use super::{Gate, KeyRing, KeysFile, KeysFileError};
 #[derive(Debug)]
 pub struct KeysWatch {
     file: KeysFile,
-    /// The stamp of the keys file when it was last read, whether or not the file could be used.
-    read: FileStamp,
-    /// The stamp of the keys file at the last check, if the file had changed by then. The file is read when two
-    /// checks find the same stamp, because a writer may not be done at the first.
-    changing: Option<FileStamp>,
+    watch: FileWatch<1>,
     /// The audit log, which records every reload.
     audit: Audit,
 }
-
-/// How often the keys file is checked. A changed file is read when the next check finds no further change, so that
-/// half of a file is not read.
-const PERIOD: Duration = Duration::from_secs(1);
 
 // === impl KeysWatch ===
 
 impl KeysWatch {
     /// Reads a keys file for the first time.
     pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
-        // The stamp is taken before the file is read, so that a change in between is noticed.
-        let read = FileStamp::read(file.path());
+        let watch = FileWatch::new([file.path()]);
         let ring = read_file(&file)?;
         let watch = Self {
             file,
-            read,
-            changing: None,
+            watch,
             audit: Audit::none(),
         };
         Ok((watch, ring))
@@ -56,59 +42,33 @@ impl KeysWatch {
     /// Keeps the keys of a gate up to date until the gateway stops. A notification of `asked` makes the watch read
     /// the file at once.
     pub async fn keep_current(
-        mut self,
+        self,
         gate: Gate,
         clock: Arc<dyn Clock>,
         asked: Arc<Notify>,
         lifecycle: Lifecycle,
     ) {
-        let mut looks = interval(PERIOD);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stopped = std::pin::pin!(lifecycle.stopped());
+        let Self { file, watch, audit } = self;
+        let path = file.path().to_owned();
         let mut looked_at = clock.wall();
-        loop {
-            let is_asked = tokio::select! {
-                () = &mut stopped => return,
-                () = asked.notified() => true,
-                _ = looks.tick() => false,
-            };
+        let report = |outcome: Option<Result<KeyRing, String>>| {
             looked_at = gate.announce_expired(looked_at);
-            let work = spawn_blocking(move || {
-                let outcome = self.look(is_asked);
-                (self, outcome)
-            });
-            let Ok((watch, outcome)) = work.await else {
-                // Reading the file fails like this only if the runtime ends, or by a bug: the gate keeps its keys.
-                error!("the keys file is no longer watched");
-                return gate.mark_outdated();
-            };
-            self = watch;
             match outcome {
                 None => {}
                 Some(Ok(ring)) => {
-                    info!(keys = ring.keys().len(), file = %self.file.path().display(), "the API keys were read again");
-                    self.audit.keys_reloaded(Ok(&gate.changes_from(&ring)));
+                    info!(keys = ring.keys().len(), file = %path.display(), "the API keys were read again");
+                    audit.keys_reloaded(Ok(&gate.changes_from(&ring)));
                     gate.replace(ring);
                 }
                 Some(Err(error)) => {
-                    error!(%error, "the keys file cannot be used; the API keys that were read \
-                                    before stay valid");
-                    self.audit.keys_reloaded(Err(&error.to_string()));
+                    error!(%error, "the keys file cannot be used; the API keys that were read before stay valid");
+                    audit.keys_reloaded(Err(&error));
                     gate.mark_outdated();
                 }
             }
-        }
-    }
-
-    /// Checks the keys file. Returns its keys if the file has changed, or if a reload was requested.
-    fn look(&mut self, is_asked: bool) -> Option<Result<KeyRing, KeysFileError>> {
-        let now = FileStamp::read(self.file.path());
-        let is_settled = self.changing.replace(now) == Some(now);
-        if !is_asked && (now == self.read || !is_settled) {
-            return None;
-        }
-        self.read = now;
-        Some(read_file(&self.file))
+        };
+        let read = move || read_file(&file);
+        watch.keep_current(read, asked, lifecycle, report).await;
     }
 }
 

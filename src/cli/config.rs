@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     auth::{KeysFile, SessionSeal},
-    config::{Sources, reference},
+    config::{DeclaredLocks, Sources, reference},
     http::CertificatesWatch,
     store::redis::check_credentials,
     telemetry::trace::check_trace,
@@ -80,6 +80,9 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
     if loaded.config.auth.has_keys() {
         KeysFile::new(&loaded.config.auth.keys_file).read()?;
         SessionSeal::open_configured(&loaded.config.auth)?;
+    }
+    if let Some(file) = loaded.config.locks.path() {
+        DeclaredLocks::read(file, &loaded.config.limits, &loaded.config.store)?;
     }
     if loaded.config.http.tls.is_on() {
         CertificatesWatch::open(loaded.config.http.tls.clone())?;

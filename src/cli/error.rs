@@ -13,7 +13,7 @@ use crate::{
     audit::AuditError,
     auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
-    config::ConfigError,
+    config::{ConfigError, LocksFileError},
     store::{OpenError, redis::CredentialsError},
     telemetry::trace::TraceError,
     tls::TlsError,
@@ -45,6 +45,7 @@ impl UsageError for AuditError {}
 impl UsageError for ConfigError {}
 impl UsageError for CredentialsError {}
 impl UsageError for KeysFileError {}
+impl UsageError for LocksFileError {}
 impl UsageError for SessionSecretError {}
 impl UsageError for TlsError {}
 impl UsageError for TraceError {}

@@ -40,7 +40,8 @@ use super::{
 pub(super) struct AcquireArgs {
     /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are acquired or none, with one token
     ///
-    /// NAME=shared shares this lock as --shared does, NAME=20 as --limit 20 does. The other locks are held alone.
+    /// NAME=shared shares this lock as --shared does, NAME=20 as --limit 20 does, and NAME=exclusive holds it alone as
+    /// --exclusive does. The other locks are held as they are declared, or alone.
     #[arg(required = true, value_name = "NAME", value_parser = LockArg::parse)]
     names: Vec<LockArg>,
     #[command(flatten)]

@@ -10,6 +10,7 @@ mod host;
 mod http;
 mod limits;
 mod loading;
+mod locks;
 mod millis;
 mod redis;
 pub mod reference;
@@ -27,6 +28,7 @@ pub use loading::{
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},
 };
+pub use locks::{DeclaredLock, DeclaredLocks, DeclaredMode, LocksConfig, LocksFileError};
 pub use millis::Millis;
 pub use redis::{Persistence, RedisConfig, RedisSentinelConfig, RedisTlsConfig, RedlockConfig};
 pub use root::Config;

@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuditConfig, AuthConfig, HistoryConfig, HttpConfig, Invalid, LimitsConfig, LogConfig,
-    MetricsConfig, RedisConfig, RedlockConfig, ServersKind, ShutdownConfig, StoreUrl, TraceConfig,
+    AuditConfig, AuthConfig, HistoryConfig, HttpConfig, Invalid, LimitsConfig, LocksConfig,
+    LogConfig, MetricsConfig, RedisConfig, RedlockConfig, ServersKind, ShutdownConfig, StoreUrl,
+    TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -40,6 +41,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Limits of what callers may request.
     pub limits: LimitsConfig,
+    /// Declared locks.
+    pub locks: LocksConfig,
     /// The history of locks: who held a lock, and how that ended.
     pub history: HistoryConfig,
     /// The Redis store.
@@ -132,6 +135,7 @@ impl Default for Config {
             audit: AuditConfig::default(),
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
+            locks: LocksConfig::default(),
             history: HistoryConfig::default(),
             redis: RedisConfig::default(),
             redlock: RedlockConfig::default(),

@@ -129,6 +129,19 @@ impl Engine {
         self.0.store.check().await
     }
 
+    /// Sets the hash of the declarations of locks of this gateway, which the gateways on a store compare.
+    pub fn set_declarations(&self, hash: String) {
+        if let Some(relay) = self.0.store.relay() {
+            relay.declarations().set(hash);
+        }
+    }
+
+    /// Whether other gateways on the store have had other declarations of locks for a while.
+    pub fn declarations_differ(&self) -> bool {
+        let relay = self.0.store.relay();
+        relay.is_some_and(|relay| relay.declarations().differ())
+    }
+
     /// Reads from the store who holds a lock, and who waits for it.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.0.store.inspect(name).await

@@ -186,6 +186,16 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
         let detail = "lines are missing from the audit log, and the log says why";
         checks.push(check("audit", gateway.audit.is_failing().then_some(detail)));
     }
+    let declarations = gateway.declarations.as_ref();
+    let differ = gateway.engine.declarations_differ();
+    if declarations.is_some() || differ {
+        let is_outdated = declarations.is_some_and(|it| it.read().is_outdated);
+        let detail = "the locks file cannot be used; the declarations that were read before stay in \
+                      force, and the log says what is wrong";
+        let other = "another gateway on the store has other declarations of locks";
+        let warning = is_outdated.then_some(detail).or(differ.then_some(other));
+        checks.push(check("declared-locks", warning));
+    }
     if let Some(certificates) = &gateway.certificates {
         let detail = "the certificate files cannot be used; the certificate that was read before \
                       stays in use, and the log says what is wrong";

@@ -40,6 +40,8 @@ const BODY: &[Code] = &[
 const TTL: &[Code] = &[Code::LimitExceeded];
 /// Problems of operations that request a lock, and may wait for it.
 const GRANT: &[Code] = &[
+    Code::DeclaredDifferently,
+    Code::UndeclaredLock,
     Code::IdempotencyMismatch,
     Code::IdempotencyExpired,
     Code::RequestReplaced,

@@ -5,8 +5,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use parking_lot::RwLock;
+
 use crate::{
-    audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
+    audit::Audit,
+    auth::Gate,
+    clock::Clock,
+    config::{Config, DeclaredLocks},
+    engine::Engine,
     telemetry::trace::Tracer,
 };
 
@@ -21,6 +27,8 @@ pub struct AppState {
     pub audit: Audit,
     /// The certificates of the gateway, if it speaks TLS.
     pub certificates: Option<Certificates>,
+    /// The declared locks, if there is a locks file.
+    pub declarations: Option<Arc<RwLock<DeclaredLocks>>>,
     /// Begins the trace spans of requests.
     pub tracer: Tracer,
     pub(super) config: Arc<Config>,
@@ -48,6 +56,7 @@ impl AppState {
             gate: Gate::open(),
             audit: Audit::none(),
             certificates: None,
+            declarations: None,
             tracer: Tracer::none(),
             config,
             clock,

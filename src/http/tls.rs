@@ -12,18 +12,14 @@ use rustls::{
     ServerConfig,
     server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
-use tokio::{
-    sync::Notify,
-    task::spawn_blocking,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use tokio::{sync::Notify, time::Instant};
 use tokio_rustls::TlsAcceptor;
 use tracing::{error, info, warn};
 
 use crate::{
     clock::Clock,
     config::{ClientAuth, HttpTlsConfig},
-    file_stamp::FileStamp,
+    file_stamp::FileWatch,
     lifecycle::Lifecycle,
     tls::{TlsError, Validity, provider},
 };
@@ -112,63 +108,33 @@ fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
 #[derive(Debug)]
 pub struct CertificatesWatch {
     config: HttpTlsConfig,
-    /// Stamps of the certificate files when they were last read, whether or not the files could be used.
-    read: [FileStamp; 3],
-    /// Stamps of the certificate files after a change that may still be under way.
-    changing: Option<[FileStamp; 3]>,
+    watch: FileWatch<3>,
 }
-
-/// How often the certificate files are checked. Changed files are read when they have not changed again by
-/// the next check: otherwise half a file could be read, or a certificate without its new key.
-const PERIOD: Duration = Duration::from_secs(1);
 
 // === impl CertificatesWatch ===
 
 impl CertificatesWatch {
     /// Reads the certificate files for the first time.
     pub fn open(config: HttpTlsConfig) -> Result<(Self, Certificates), TlsError> {
-        // The stamps are taken before the files are read, so that a change in between is noticed.
-        let read = stamps(&config);
+        let paths = [&config.cert_file, &config.key_file, &config.client_ca_file];
+        let watch = FileWatch::new(paths.map(AsRef::as_ref));
         let certificates = Certificates(Arc::new(RwLock::new(load(&config)?)));
-        let watch = Self {
-            config,
-            read,
-            changing: None,
-        };
-        Ok((watch, certificates))
+        Ok((Self { config, watch }, certificates))
     }
 
     /// Keeps the certificates up to date until the gateway stops, and warns before a certificate ends. A
     /// notification of `asked` makes the watch read the files at once.
     pub async fn keep_current(
-        mut self,
+        self,
         certificates: Certificates,
         clock: Arc<dyn Clock>,
         asked: Arc<Notify>,
         lifecycle: Lifecycle,
     ) {
+        let Self { config, watch } = self;
+        let file = config.cert_file.clone();
         let mut warning = ExpiryWarning::new(clock);
-        let mut looks = interval(PERIOD);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stopped = std::pin::pin!(lifecycle.stopped());
-        loop {
-            let is_asked = tokio::select! {
-                () = &mut stopped => return,
-                () = asked.notified() => true,
-                _ = looks.tick() => false,
-            };
-            let work = spawn_blocking(move || {
-                let outcome = self.look(is_asked);
-                (self, outcome)
-            });
-            let Ok((watch, outcome)) = work.await else {
-                // Reading the files fails like this only if the runtime ends, or by a bug: the certificates
-                // stay as they are.
-                error!("the certificate files are no longer watched");
-                return certificates.mark_outdated();
-            };
-            self = watch;
-            let file = &self.config.cert_file;
+        let report = |outcome: Option<Result<_, String>>| {
             match outcome {
                 None => {}
                 Some(Ok(loaded)) => {
@@ -182,25 +148,11 @@ impl CertificatesWatch {
                     certificates.mark_outdated();
                 }
             }
-            warning.look(certificates.ends(), file);
-        }
+            warning.look(certificates.ends(), &file);
+        };
+        let read = move || load(&config);
+        watch.keep_current(read, asked, lifecycle, report).await;
     }
-
-    /// Reads the certificate files, if they have changed or a read was requested.
-    fn look(&mut self, is_asked: bool) -> Option<Result<LoadedCertificates, TlsError>> {
-        let now = stamps(&self.config);
-        let is_settled = self.changing.replace(now) == Some(now);
-        if !is_asked && (now == self.read || !is_settled) {
-            return None;
-        }
-        self.read = now;
-        Some(load(&self.config))
-    }
-}
-
-fn stamps(config: &HttpTlsConfig) -> [FileStamp; 3] {
-    let paths = [&config.cert_file, &config.key_file, &config.client_ca_file];
-    paths.map(|path| FileStamp::read(path.as_ref()))
 }
 
 /// Warns that the certificate in use ends soon: once a day, and at once if the certificate is new.

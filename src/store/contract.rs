@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
@@ -26,6 +25,7 @@ use super::{
     list_filter::ListFilter,
     parking::{Parking, Position},
     partition::Partition,
+    relay::Relay,
 };
 
 /// A store of leases: the embedded store, Redis, or a quorum of Redis servers.
@@ -864,31 +864,4 @@ pub struct StoreBackup {
     pub bytes: Vec<u8>,
     /// The permit for a backup, released when this backup is dropped.
     pub room: OwnedSemaphorePermit,
-}
-
-// === Relay ===
-//
-// How the gateways on one store tell each other about events.
-
-/// Carries news between the gateways on one store, on a best-effort basis: news that are on their way when a
-/// connection is lost are lost, and nothing is sent twice.
-///
-/// No decision depends on such news. A gateway sends news only while another gateway has asked for them.
-#[async_trait]
-pub trait Relay: Send + Sync {
-    /// Asks all gateways, this one included, to send their news for this long.
-    async fn ask(&self, lasts: Duration) -> Result<(), StoreError>;
-
-    /// Waits until a gateway asks for news, and returns for how long that gateway wants news. A request that
-    /// arrives between two calls is kept; a later request replaces an earlier one.
-    async fn asked(&self) -> Duration;
-
-    /// Tells all gateways that a lease is lost, so that its gateway asks the store about it. A hint, which may be lost.
-    async fn tell_lost(&self, name: &LockName, token: &TokenHash) -> Result<(), StoreError>;
-
-    /// Sends a batch of news to all other gateways that listen.
-    async fn send(&self, batch: &str) -> Result<(), StoreError>;
-
-    /// Listens to the batches of all other gateways. The stream ends when the connection is lost.
-    async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError>;
 }

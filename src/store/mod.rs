@@ -13,6 +13,7 @@ pub mod list_filter;
 pub mod parking;
 pub(crate) mod partition;
 pub mod redis;
+pub mod relay;
 
 pub use any::{AnyStore, OpenError, open};
 pub use contract::Store;

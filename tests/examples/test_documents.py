@@ -198,6 +198,12 @@ class Readme(Document):
         self.assertGreaterEqual(len(self.walk("docs/sharing.md")), 9)
         self.assertEqual((self.home / "slot").read_text(), "0\n")
 
+    def test_and_of_the_page_about_declared_locks(self):
+        file = self.home / "locks.toml"
+        file.write_text(next(text for language, text in blocks("docs/declared-locks.md") if language == "toml"))
+        self.begin(LATCHGATE_LOCKS_FILE=str(file))
+        self.assertEqual(len(self.walk("docs/declared-locks.md", beside=("toml",))), 6)
+
     def test_and_of_the_page_about_checks(self):
         self.begin()
         *commands, (script, _, _) = steps(blocks("docs/check.md"))

@@ -166,8 +166,10 @@ export class Acquire {
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
       if (!answer.ok && !this.#goesOn(answer, wait, left)) {
-        const settled = answer.status === 409 && answer.body?.code;
-        // Every other 409 says that no copy of the request holds anything, so nothing is withdrawn.
+        // A gateway refuses a request that contradicts its declarations before it looks at the lock. Every other 409 says that no
+        // copy of the request holds anything, so nothing is withdrawn.
+        const code = answer.status === 409 && answer.body?.code;
+        const settled = code !== 'declared-differently' && code;
         if (settled && settled !== 'request-replaced') this.#retry.inDoubt = false;
         throw this.#retry.doubted(refusal(answer, undefined, this.#names), settled);
       }

@@ -55,6 +55,17 @@ test('an order of a lock counts before that of all', async () => {
   assert.deepEqual(asked.map(({ body }) => [body.order, body.names]), [[0, undefined], [9, ['x', { name: 'y', order: 3 }]]]);
 });
 
+test('what a gateway refuses by its declarations says nothing about an earlier copy', async () => {
+  const different = () => problem(409, 'declared-differently');
+  const refused = gateway(different);
+  const error = await refused.locks.acquire('x', { limit: 3 }).catch((it) => it);
+  assert.deepEqual([error.code, refused.asked.length], ['declared-differently', 1]);
+  const unanswered = gateway(broken, different);
+  const doubt = await unanswered.locks.acquire('x', { limit: 3 }).catch((it) => it);
+  // The third request takes back what the first may have been granted.
+  assert.deepEqual([doubt.name, unanswered.asked.length], ['OutcomeUnknown', 3]);
+});
+
 test('a reservation is sent and shown', async () => {
   const reservation = { until: '2026-12-04T18:00:00Z', reason: 'load test', reserved_by: null };
   const lock = { name: 'x', state: 'held', holders: [{ fencing_token: 1, reservation }], holder_count: 1, waiters: [], waiter_count: 0 };

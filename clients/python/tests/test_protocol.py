@@ -79,6 +79,9 @@ def test_what_was_in_doubt_stays_in_doubt() -> None:
     forbidden = problem(403, "forbidden")
     assert type(acquire(0, forbidden)[1]) is LatchgateError
     assert type(acquire(0, NoAnswer("r"), forbidden)[1]) is OutcomeUnknown
+    different = problem(409, "declared-differently")
+    assert type(acquire(0, different)[1]) is LatchgateError
+    assert type(acquire(0, NoAnswer("r"), different)[1]) is OutcomeUnknown
     assert type(acquire(0, NotSent("r", for_good=True))[1]) is GatewayUnreachable
 
 

@@ -13,8 +13,10 @@ use crate::{
 /// Whether a lease holds its lock alone or together with others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AcquireMode {
-    /// The lease holds the lock alone.
+    /// The lease holds the lock as the gateway's operator has declared: alone, if nothing is declared.
     #[default]
+    Declared,
+    /// The lease holds the lock alone, even if the lock is declared as shared.
     Exclusive,
     /// The lease holds the lock together with other shared leases.
     Shared {
@@ -43,11 +45,11 @@ struct OwnTerms {
 // === impl AcquireMode ===
 
 impl AcquireMode {
-    /// The fields `mode` and `limit` of a request. An exclusive request sends no mode: every version of the gateway
-    /// reads a missing mode as exclusive.
+    /// The fields `mode` and `limit` of a request.
     pub(crate) fn wire(self) -> (Option<&'static str>, Option<u16>) {
         match self {
-            Self::Exclusive => (None, None),
+            Self::Declared => (None, None),
+            Self::Exclusive => (Some("exclusive"), None),
             Self::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
         }
     }
@@ -57,7 +59,7 @@ impl AcquireMode {
     pub(crate) fn has_room(self, holders: &[Holder], taken: u64) -> bool {
         let is_shared = |holder: &Holder| holder.mode.as_deref() == Some("shared");
         match self {
-            Self::Exclusive => false,
+            Self::Declared | Self::Exclusive => false,
             Self::Shared { limit } => {
                 !holders.is_empty()
                     && holders.iter().all(is_shared)
@@ -96,7 +98,7 @@ impl GroupLocks {
             let name = name.as_str();
             without_nulls(json!({"name": name, "mode": mode, "limit": limit, "order": order}))
         });
-        (locks.collect(), AcquireMode::Exclusive)
+        (locks.collect(), AcquireMode::Declared)
     }
 
     /// Gives one lock of the group an order of its own ([`crate::AcquireRequest::order`]). A name that is not in the group

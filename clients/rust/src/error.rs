@@ -10,10 +10,10 @@ use crate::{Holder, Rest, lock::answers::OrderGrant};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
     /// Another caller holds the lock. Try again later.
-    #[error("the lock is held{}", by(_0))]
+    #[error("the lock is held{}{}", by(_0), described(_0))]
     Held(Box<Problem>),
     /// The wait ran out while other callers held the lock.
-    #[error("the wait ran out: the lock is held{}", by(_0))]
+    #[error("the wait ran out: the lock is held{}{}", by(_0), described(_0))]
     WaitOver(Box<Problem>),
     /// The lock was granted for a higher order, so the work of this request would undo newer work. Do not ask again.
     #[error("{}", outdated(_0))]
@@ -158,6 +158,12 @@ pub fn describe_grant(grant: &OrderGrant) -> String {
     format!("at {}{to_whom}{}", grant.at, to.join(", "))
 }
 
+/// What the declaration of the lock is for.
+fn described(problem: &Problem) -> String {
+    let text = problem.description.as_ref();
+    text.map_or_else(String::new, |text| format!(" ({text})"))
+}
+
 // === Problem ===
 
 /// A problem document: a gateway's answer that says why a request failed. The document contains no secret.
@@ -184,6 +190,8 @@ pub struct Problem {
     pub holders: Vec<Holder>,
     /// With `locked`: the number of holders.
     pub holder_count: Option<u64>,
+    /// With `locked`, if the lock is declared: what the declaration is for.
+    pub description: Option<String>,
     /// With `locked`: what rests of the lock after a release.
     #[serde(default)]
     pub resting: Vec<Rest>,
@@ -203,7 +211,7 @@ pub struct Problem {
     /// With `outdated-order` and `order-changed`: the grant for that order, if it is known and the API key may view the
     /// lock.
     pub order_granted: Option<OrderGrant>,
-    /// With `invalid-request`: the fields that are wrong.
+    /// With `invalid-request` and `declared-differently`: the fields that are wrong.
     #[serde(default)]
     pub errors: Vec<FieldError>,
     /// The time after which to try again, in milliseconds, if the gateway gave one.

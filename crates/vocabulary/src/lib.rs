@@ -41,7 +41,7 @@ pub use reservation::Reservation;
 pub use said::Said;
 pub use search::SearchText;
 pub use sharing::{Limit, LimitError, Mode, Sharing};
-pub use terms::{Ends, ExplicitTerms, Supersedes, Terms};
+pub use terms::{Ends, ExplicitTerms, Supersedes, Terms, UndeclaredTerms};
 pub use text::{Owner, Reason, ReleaseRequest, Text, TextError};
 pub use token::{RecipientId, Token, TokenError, TokenHash};
 pub use ttl::{HoldLimit, HoldLimitError, MinHold, MinHoldError, Ttl, TtlError};

@@ -25,6 +25,21 @@ pub struct Terms {
     pub supersedes: Option<Supersedes>,
     /// What the caller says of itself.
     pub said: Said,
+    /// What the request says of the terms that the declaration of its lock has completed; `None` if there is none.
+    pub undeclared: Option<UndeclaredTerms>,
+}
+
+/// The terms of a request before the declaration of its lock completes them. A request that is repeated under its
+/// idempotency key is compared by these, so a changed declaration does not make it another request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UndeclaredTerms {
+    /// The minimum hold that the request names.
+    pub min_hold: Option<MinHold>,
+    /// How the request wants to share the lock.
+    pub sharing: Option<Sharing>,
+    /// Whether the request wants a lock alone that is declared as shared. Without this field, a repetition that names no
+    /// mode would be answered an exclusive lease in place of a shared one, or the other way round.
+    pub is_alone: bool,
 }
 
 /// How a waiter is compared with other waiters of the same caller.
@@ -76,6 +91,7 @@ impl Terms {
             sharing: None,
             supersedes: None,
             said: Said::default(),
+            undeclared: None,
         }
     }
 
@@ -136,6 +152,16 @@ impl Terms {
         }
     }
 
+    /// The number that stands for the sharing in a fingerprint: 0 for exclusive, 1 for shared without a limit, and
+    /// otherwise the limit plus 1.
+    pub fn sharing_number(&self) -> u16 {
+        match self.undeclared {
+            Some(UndeclaredTerms { is_alone: true, .. }) => u16::MAX,
+            Some(UndeclaredTerms { sharing, .. }) => sharing_number(sharing),
+            None => sharing_number(self.sharing),
+        }
+    }
+
     /// The fingerprint of a request with these terms. Defaults of missing fields are left out, because they may differ
     /// between gateways and operations.
     pub fn fingerprint(&self) -> Fingerprint {
@@ -144,7 +170,7 @@ impl Terms {
             ends,
             explicit: ExplicitTerms { ttl, hold_limit },
             min_hold,
-            sharing,
+            sharing: _,
             supersedes,
             said:
                 Said {
@@ -153,12 +179,14 @@ impl Terms {
                     group: _,
                     order,
                 },
+            undeclared,
         } = self;
+        let min_hold = undeclared.map_or(*min_hold, |it| it.min_hold);
         let mut hash = Sha256::new();
         update(&mut hash, &ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         let hold_limit = hold_limit.map_or(0, HoldLimit::as_millis);
         update(&mut hash, &hold_limit.to_be_bytes());
-        update(&mut hash, &sharing_number(*sharing).to_be_bytes());
+        update(&mut hash, &self.sharing_number().to_be_bytes());
         update(
             &mut hash,
             owner.as_ref().map_or("", |it| it.as_str()).as_bytes(),
@@ -209,15 +237,15 @@ impl From<SupersedeKey> for Supersedes {
 // === impl Fingerprint ===
 
 impl Fingerprint {
-    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this sharing and
-    /// order. The locks are sorted by their names; `self` was computed with the terms of the last lock.
+    /// The fingerprint of the same request for a group, which must have exactly these locks, each with this
+    /// [`Terms::sharing_number`] and order. The locks are sorted by their names; `self` was computed with the terms of
+    /// the last lock.
     #[must_use]
     pub fn of_group<'a>(
         self,
-        locks: impl Iterator<Item = (&'a LockName, Option<Sharing>, Option<&'a Order>)>,
+        locks: impl Iterator<Item = (&'a LockName, u16, Option<&'a Order>)>,
     ) -> Self {
         let locks = locks.map(|(name, sharing, order)| {
-            let sharing = sharing_number(sharing);
             (name.as_str(), format!("{sharing}{}", order_text(order)))
         });
         let locks: Vec<_> = locks.collect();
@@ -248,8 +276,6 @@ fn order_text(order: Option<&Order>) -> String {
     })
 }
 
-/// The number that stands for the sharing of a lock in a fingerprint: 0 for exclusive, 1 for shared without a limit, and
-/// otherwise the limit plus 1.
 fn sharing_number(sharing: Option<Sharing>) -> u16 {
     sharing.map_or(0, |it| 1 + it.explicit_limit().map_or(0, Limit::get))
 }
@@ -312,7 +338,7 @@ mod tests {
         let order = terms.said.order.as_deref();
         let locks = names
             .iter()
-            .zip(sharing)
+            .zip(sharing.map(sharing_number))
             .map(|(name, it)| (name, it, order));
         last.fingerprint().of_group(locks)
     }
@@ -361,6 +387,24 @@ mod tests {
     }
 
     #[test]
+    fn a_declaration_does_not_change_the_fingerprint_of_a_request() {
+        let declared = |is_alone: bool| {
+            with(|it| {
+                it.min_hold = MinHold::from_millis(60_000, Ttl::MAX).ok();
+                it.sharing = shared(20, true).filter(|_| !is_alone);
+                it.undeclared = Some(UndeclaredTerms {
+                    min_hold: None,
+                    sharing: None,
+                    is_alone,
+                });
+            })
+        };
+        assert_eq!(declared(false).fingerprint(), plain().fingerprint());
+        assert_ne!(declared(true).fingerprint(), plain().fingerprint());
+        assert_ne!(declared(true).sharing_number(), 0);
+    }
+
+    #[test]
     fn tells_requests_apart_by_every_field() {
         let min_hold = |ms| MinHold::from_millis(ms, Ttl::MAX).ok();
         let rests = |ms| with(|it| it.min_hold = min_hold(ms)).fingerprint();
@@ -376,14 +420,13 @@ mod tests {
             reserved(1, "y").fingerprint(),
             rests(1),
             rests(2),
-            rests(1).of_group([(&lock, None, None)].into_iter()),
+            rests(1).of_group([(&lock, 0, None)].into_iter()),
             ordered(1, None).fingerprint(),
             ordered(2, None).fingerprint(),
             ordered(1, Some("x")).fingerprint(),
             ordered(1, Some("y")).fingerprint(),
             group(&ordered(1, None), [("a", None), ("b", None)]),
-            (plain().fingerprint())
-                .of_group([(&lock, None, Some(&one)), (&b, None, None)].into_iter()),
+            (plain().fingerprint()).of_group([(&lock, 0, Some(&one)), (&b, 0, None)].into_iter()),
             with(|it| it.explicit.ttl = Some(Ttl::MIN)).fingerprint(),
             with(|it| it.explicit.ttl = Some(Ttl::MAX)).fingerprint(),
             with(|it| it.explicit.hold_limit = Some(HoldLimit::MAX)).fingerprint(),

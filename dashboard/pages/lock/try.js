@@ -30,17 +30,17 @@ export function Try({ name, open = false }) {
 
 function Ask({ name }) {
   const longest = session.value.max_ttl_ms;
-  const given = useSignal({ ttl: Math.min(30, (longest ?? Infinity) / 1000), wait: 0, mode: "exclusive", limit: "", owner: "", metadata: "" });
+  const given = useSignal({ ttl: Math.min(30, (longest ?? Infinity) / 1000), wait: 0, mode: "", limit: "", owner: "", metadata: "" });
   const wrong = useSignal(null);
   const set = (field) => (event) => (given.value = { ...given.value, [field]: event.target.value });
   const send = (event) => {
     event.preventDefault();
     const { ttl, wait, mode, limit, owner, metadata } = given.value;
-    const shared = mode === "shared" && { mode, ...(limit !== "" && { limit: Number(limit) }) };
+    const held = mode && { mode, ...(mode === "shared" && limit !== "" && { limit: Number(limit) }) };
     const facts = pairs(metadata);
     wrong.value = facts === null ? "Each line of the metadata is name=value." : null;
     if (facts === null) return;
-    acquire(name, { ttl: ttl * 1000, wait: wait * 1000, ...shared, ...(owner && { owner }), ...(metadata.trim() && { metadata: facts }) });
+    acquire(name, { ttl: ttl * 1000, wait: wait * 1000, ...held, ...(owner && { owner }), ...(metadata.trim() && { metadata: facts }) });
   };
   return html`<form onSubmit=${send} class="ask">
     <label>TTL <span class="unit">seconds</span>
@@ -51,6 +51,7 @@ function Ask({ name }) {
     </label>
     <label>Mode
       <select value=${given.value.mode} onChange=${set("mode")}>
+        <option value="">as declared, or exclusive</option>
         <option value="exclusive">exclusive</option>
         <option value="shared">shared</option>
       </select>

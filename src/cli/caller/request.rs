@@ -32,6 +32,11 @@ pub(crate) struct RequestArgs {
     /// Hold the lock together with others that share it, not alone
     #[arg(long)]
     shared: bool,
+    /// Hold the lock alone, even if the gateway's operator has declared it as shared
+    ///
+    /// Without this option and --shared, a lock is held as it is declared; a lock without a declaration is held alone.
+    #[arg(long, conflicts_with_all = ["shared", "limit"])]
+    exclusive: bool,
     /// Share the lock while fewer than N hold it (implies --shared)
     ///
     /// At most N hold the lock if all callers use the same N. The lease has a slot: the smallest number from 0 that
@@ -78,7 +83,7 @@ pub(crate) enum Locks {
     All(GroupNames),
 }
 
-/// An argument that names a lock to acquire: `NAME`, `NAME=shared` or `NAME=LIMIT`.
+/// An argument that names a lock to acquire: `NAME`, `NAME=shared`, `NAME=exclusive` or `NAME=LIMIT`.
 #[derive(Debug, Clone)]
 pub(crate) struct LockArg {
     name: LockName,
@@ -121,16 +126,16 @@ impl RequestArgs {
         })
     }
 
-    /// The locks that these arguments name. `--shared` and `--limit` are for all of them, and cannot stand beside a
-    /// mode of a single lock.
+    /// The locks that these arguments name. `--shared`, `--limit` and `--exclusive` are for all of them, and cannot stand
+    /// beside a mode of a single lock.
     pub(crate) fn wanted(&self, args: &[LockArg]) -> Result<WantedLocks, CliError> {
-        let mode = if self.shared || self.limit.is_some() {
-            AcquireMode::Shared { limit: self.limit }
-        } else {
-            AcquireMode::Exclusive
+        let (mode, flag) = match self.limit {
+            Some(_) => (AcquireMode::Shared { limit: self.limit }, "--limit"),
+            None if self.shared => (AcquireMode::Shared { limit: None }, "--shared"),
+            None if self.exclusive => (AcquireMode::Exclusive, "--exclusive"),
+            None => (AcquireMode::Declared, ""),
         };
-        if mode != AcquireMode::Exclusive && args.iter().any(|arg| arg.mode.is_some()) {
-            let flag = self.limit.map_or("--shared", |_| "--limit");
+        if mode != AcquireMode::Declared && args.iter().any(|arg| arg.mode.is_some()) {
             let why =
                 "is for all locks; leave it out, or leave out what stands behind the = of a NAME";
             return Err(CliError::argument(flag, why));
@@ -176,9 +181,12 @@ impl LockArg {
         let (name, mode) = match text.split_once('=') {
             None => (text, None),
             Some((name, "shared")) => (name, Some(AcquireMode::Shared { limit: None })),
+            Some((name, "exclusive")) => (name, Some(AcquireMode::Exclusive)),
             Some((name, number)) => {
                 let limit = limit(number).map_err(|error| {
-                    format!("behind the = stands shared or a limit, and {number:?}: {error}")
+                    format!(
+                        "behind the = stands shared, exclusive or a limit, and {number:?}: {error}"
+                    )
                 })?;
                 (name, Some(AcquireMode::Shared { limit: Some(limit) }))
             }
@@ -191,10 +199,10 @@ impl LockArg {
 // === impl WantedLocks ===
 
 impl From<LockName> for WantedLocks {
-    /// One lock, held alone.
+    /// One lock, in the mode that the request implies.
     fn from(name: LockName) -> Self {
         Self {
-            modes: [(name.clone(), AcquireMode::Exclusive)].into(),
+            modes: [(name.clone(), AcquireMode::Declared)].into(),
             orders: BTreeMap::new(),
             locks: Locks::One(name),
         }
@@ -202,6 +210,13 @@ impl From<LockName> for WantedLocks {
 }
 
 impl WantedLocks {
+    /// The locks whose mode the command line does not name.
+    pub(crate) fn without_mode(&self) -> Vec<LockName> {
+        let modes = self.modes.iter();
+        let unsaid = modes.filter(|(_, mode)| **mode == AcquireMode::Declared);
+        unsaid.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Prepares an acquire of the locks.
     pub(crate) fn acquiring(self, client: &Client, request: AcquireRequest) -> Acquiring {
         match &self.locks {

@@ -52,7 +52,8 @@ use super::super::{
 pub(in crate::cli) struct RunArgs {
     /// The lock: letters, digits and . _ : @ ~ - /. Of several, 2 to 16, all are held while the command runs
     ///
-    /// NAME=shared shares this lock as --shared does, NAME=20 as --limit 20 does. The other locks are held alone.
+    /// NAME=shared shares this lock as --shared does, NAME=20 as --limit 20 does, and NAME=exclusive holds it alone as
+    /// --exclusive does. The other locks are held as they are declared, or alone.
     #[arg(required = true, value_name = "NAME", value_parser = lock_arg)]
     pub(super) names: Vec<LockArg>,
     #[command(flatten)]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use clap::Args;
+use parking_lot::RwLock;
 use tokio::{net::TcpListener, sync::Notify};
 use tracing::{info, warn};
 
@@ -22,8 +23,9 @@ use crate::{
         terminal::output,
     },
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config, HttpTlsConfig},
+    config::{AuthConfig, Config, DeclaredLocks, HttpTlsConfig},
     engine::Engine,
+    file_stamp::FileWatch,
     http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
     lifecycle::{Lifecycle, Workers},
     release,
@@ -41,8 +43,8 @@ use super::{
 /// Without configuration, the gateway listens on 127.0.0.1:7420 and keeps leases durably in ./latchgate-data. TERM
 /// or INT (Ctrl-C) ends it: it refuses new acquires from then on (or after the delay that is configured for load
 /// balancers), and renew and release work until every lease granted or renewed here has ended or the grace period
-/// is over. A second signal ends it at once. HUP reads keys and certificates again and opens the audit log again,
-/// unless it comes from the terminal that was closed.
+/// is over. A second signal ends it at once. HUP reads keys, declared locks and certificates again and opens the audit
+/// log again, unless it comes from the terminal that was closed.
 #[derive(Args)]
 pub(in crate::cli) struct ServeArgs {
     #[command(flatten)]
@@ -122,6 +124,7 @@ async fn run(
     let mut gateway = AppState::new(engine.clone(), Arc::clone(&config), clock);
     (gateway.gate, gateway.certificates) = (gate, certificates.clone());
     (gateway.audit, gateway.tracer) = (audit.clone(), tracer.clone());
+    gateway.declarations = declarations(&config, &engine, &lifecycle, &mut signals)?;
     let in_flight = InFlightRequests::default();
     let gateway = Arc::new(gateway);
     let service = http::service(Arc::clone(&gateway));
@@ -260,6 +263,43 @@ fn gate(
         tasks,
     ));
     Ok(gate)
+}
+
+/// Reads the locks file, and starts a task that reads it again when it has changed. `None` without declared locks.
+fn declarations(
+    config: &Arc<Config>,
+    engine: &Engine,
+    lifecycle: &Lifecycle,
+    signals: &mut ServeSignals,
+) -> Result<Option<Arc<RwLock<DeclaredLocks>>>, CliError> {
+    let Some(path) = config.locks.path() else {
+        return Ok(None);
+    };
+    let watch = FileWatch::new([path]);
+    let read = DeclaredLocks::read(path, &config.limits, &config.store)?;
+    info!(file = config.locks.file, "the locks file was read");
+    engine.set_declarations(read.hash.clone());
+    let declarations = Arc::new(RwLock::new(read));
+    let asked = Arc::new(Notify::new());
+    signals.reload.push(Arc::clone(&asked));
+    let (current, engine) = (Arc::clone(&declarations), engine.clone());
+    let report = move |outcome: Option<Result<DeclaredLocks, String>>| match outcome {
+        None => {}
+        Some(Ok(read)) => {
+            info!("the locks file was read again");
+            engine.set_declarations(read.hash.clone());
+            *current.write() = read;
+        }
+        Some(Err(error)) => {
+            warn!(%error, "the declarations of locks that were read before stay in force");
+            current.write().is_outdated = true;
+        }
+    };
+    let (path, config) = (path.to_owned(), Arc::clone(config));
+    let read = move || DeclaredLocks::read(&path, &config.limits, &config.store);
+    let tasks = lifecycle.clone();
+    lifecycle.spawn_background(watch.keep_current(read, asked, tasks, report));
+    Ok(Some(declarations))
 }
 
 /// The text that the gateway prints at its start: listen address, store, dashboard, and a command to try.

@@ -18,7 +18,10 @@ use crate::{
 };
 
 use super::{
-    super::{caller::request::WantedLocks, error::CliError},
+    super::{
+        caller::request::{WantedLocks, parts},
+        error::CliError,
+    },
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
     text::reserved,
@@ -49,9 +52,20 @@ pub(crate) async fn acquire(
 ) -> Result<Lease, CliError> {
     let name = wanted.locks.first().clone();
     let label = wanted.locks.label();
+    let without_mode = wanted.without_mode();
     let mut acquiring = wanted.acquiring(client, request);
     let error = match watched(&label, &mut acquiring, signals).await {
-        Ok(lease) => return Ok(lease),
+        Ok(lease) => {
+            for part in parts(&lease) {
+                if part.mode.is_shared() && without_mode.contains(&part.name) {
+                    let name = part.name;
+                    output::note(&format!(
+                        "{name} is shared with other holders, as it is declared; --exclusive holds it alone"
+                    ));
+                }
+            }
+            return Ok(lease);
+        }
         Err(error) => error,
     };
     // After these errors the acquire must be withdrawn: a position left in the queue, or a lease whose answer was lost,

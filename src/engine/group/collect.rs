@@ -23,7 +23,7 @@
 //! A request with a key asks for the last lock first, and then for the others, backwards and without waiting for any:
 //! this finds the group that lives under the key. If the locks are not all free, the request begins again, in order.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::{
@@ -41,7 +41,7 @@ use crate::{
         reaper::GivenBack,
         start::EngineShared,
     },
-    lock::{GroupNames, Lease, Ttl},
+    lock::{GroupNames, Lease, LockName, Ttl},
     store::{
         StoreError, Uncertainty,
         contract::{GiveBack, Renewal, RenewalTtl, Renewer},
@@ -61,8 +61,9 @@ pub(super) struct Collector {
     parts: Vec<AcquireRequest>,
     /// The slots of the leases among the leases of the API key, in the order of the names.
     slots: Vec<Option<LeaseSlot>>,
-    /// The TTL that the caller asked for, which the leases get once all locks are acquired.
-    ttl: Ttl,
+    /// The TTL of each lease once all locks are acquired. The declarations of the locks may bound the TTL that the
+    /// caller asked for.
+    ttls: BTreeMap<LockName, Ttl>,
     began: Instant,
     wait: Duration,
     hung_up: CallerGone,
@@ -130,10 +131,12 @@ impl Collector {
     ) -> Self {
         let GroupRequest { names, mut parts } = request;
         let first = parts.first().expect("a group has at least 2 names");
-        let (ttl, wait) = (first.terms.ttl(), first.wait);
+        let wait = first.wait;
+        let whole = |part: &AcquireRequest| (part.name.clone(), part.terms.ttl());
+        let ttls = parts.iter().map(whole).collect();
         let group = Box::new(names.group());
         for part in &mut parts {
-            part.terms.set_ttl(collecting(ttl));
+            part.terms.set_ttl(collecting(part.terms.ttl()));
             part.terms.said.group = Some(group.clone());
         }
         let (given_back, all_given_back) = mpsc::channel(1);
@@ -142,7 +145,7 @@ impl Collector {
             names,
             parts,
             slots,
-            ttl,
+            ttls,
             began: Instant::now(),
             wait,
             hung_up,
@@ -270,11 +273,8 @@ impl Collector {
         let mut identity = AttemptIdentity::for_request(keyed);
         if let Some(idempotency) = &mut identity.idempotency {
             let locks = self.parts.iter().map(|part| {
-                (
-                    &part.name,
-                    part.terms.sharing,
-                    part.terms.said.order.as_deref(),
-                )
+                let order = part.terms.said.order.as_deref();
+                (&part.name, part.terms.sharing_number(), order)
             });
             idempotency.fingerprint = idempotency.fingerprint.of_group(locks);
         }
@@ -380,10 +380,9 @@ impl Collector {
         }
     }
 
-    /// Completes the group when all locks are acquired: renews the leases for the whole TTL that the caller asked
-    /// for.
+    /// Completes the group when all locks are acquired: renews each lease for its whole TTL.
     async fn finish(&self, mut collected: Collection) -> Result<GrantedGroup, RoundEnd> {
-        collected.extend(self.ttl).await?;
+        collected.extend(&self.ttls).await?;
         // The authorization for a lock may have been revoked since that lock was acquired.
         let revoked = self.parts.iter().find(|it| !it.authorization.is_valid());
         if let Some(part) = revoked {

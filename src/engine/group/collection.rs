@@ -1,6 +1,6 @@
 //! The leases of a group that have been acquired so far.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -171,8 +171,8 @@ impl Collection {
         leases.any(|it| it.lease.held.left_at(now).is_zero())
     }
 
-    /// Renews all collected leases for the whole TTL that the caller asked for.
-    pub(super) async fn extend(&mut self, ttl: Ttl) -> Result<(), RoundEnd> {
+    /// Renews each collected lease for its whole TTL.
+    pub(super) async fn extend(&mut self, ttls: &BTreeMap<LockName, Ttl>) -> Result<(), RoundEnd> {
         // The deciding lease comes last: once it has its whole TTL, the group is complete. Only the recipient of that
         // lease can renew it here, so no other request continues with the group or releases it.
         let leases = self.leases.iter_mut();
@@ -180,7 +180,8 @@ impl Collection {
         for leases in [rest, last] {
             let renewals = leases.into_iter().map(|it| {
                 let renewer = it.decides_as.map_or(Renewer::Bearer, Renewer::Recipient);
-                it.renew(&self.engine, &self.token, renewer, Some(ttl))
+                let ttl = ttls.get(&it.lease.name).copied();
+                it.renew(&self.engine, &self.token, renewer, ttl)
             });
             let mut failed = Ok(());
             for renewal in join_all(renewals).await {

@@ -108,8 +108,10 @@ pub(in crate::http) async fn acquire(
     let sees_holder = caller.views(&name);
     let mut notes = Notes::has_short(key.as_ref());
     notes.wait = body.prefer(preferred, &gateway.config.limits);
+    let declared = gateway.declared(&name);
     let begun = || {
         body.reserve(&name, key.is_some(), &caller, &gateway)?;
+        body.complete(&name, declared.as_deref(), &gateway)?;
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
@@ -128,6 +130,7 @@ pub(in crate::http) async fn acquire(
             }
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
+                .map_err(|problem| problem.described_by(declared.as_deref()))
                 .map(|granted| Acquired::new(granted, connection, &gateway))
         }
     };
@@ -207,12 +210,18 @@ impl Drop for WaiterCount {
 #[derive(Clone)]
 pub(in crate::http) struct AcquireBody {
     /// The terms of the lease, before [`AcquireBody::reserve`] makes it a reservation.
-    terms: Terms,
+    pub(super) terms: Terms,
+    /// Whether the request says that it wants the lock alone, and does not only leave the mode out.
+    pub(super) says_alone: bool,
+    /// The minimum hold that the request names, in milliseconds; 0 for none.
+    pub(super) min_hold: Option<u64>,
     wait: Option<Duration>,
     reserve: Option<ReserveBody>,
-    order: Option<OrderNumber>,
+    pub(super) order: Option<OrderNumber>,
     /// Why the caller goes back to an older order; only with an order.
     rollback: Option<Reason>,
+    /// Whether the order is for those locks of a group that are held alone, and for no shared one.
+    is_order_for_all: bool,
 }
 
 /// Until when a lock is reserved, in milliseconds since 1970, and why. `None`: missing or invalid, and the request is
@@ -230,20 +239,20 @@ declare_fields! {
     }"#);
     /// For how long the lease is granted, in milliseconds. Without a renewal the lease ends then: there is no
     /// lock without an expiry.
-    const TTL: "ttl_ms" => TTL_MS.or_else(|limits| limits.default_ttl_ms.0);
+    pub(super) const TTL: "ttl_ms" => TTL_MS.or_else(|limits| limits.default_ttl_ms.0);
     /// How long to wait for a lock that is held, in milliseconds. 0, or left out: no wait. Your own timeout
     /// must be longer, and so must that of every proxy on the way.
     const WAIT: "wait_ms" => Form::millis(|limits| (0, limits.max_wait_ms.0));
     /// The longest time that the lease may be kept with renewals, in milliseconds from its grant. Not less
     /// than `ttl_ms`. Left out: the lease can be renewed without end.
-    const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
+    pub(super) const MAX_HOLD: "max_hold_ms" => Form::millis(|limits| (100, limits.max_hold_limit_ms.0));
     /// For how long after its grant the lock is granted to no other caller, in milliseconds, even if the lease is
     /// released earlier: then the lock rests for what is left of that time, or of a shared lock the place of the
     /// lease. Not more than `ttl_ms`; without a `ttl_ms`, the lease has at least this TTL. 0, or left out: the lock
     /// does not rest.
-    const MIN_HOLD: "min_hold_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
-    /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit`, otherwise
-    /// `exclusive`.
+    pub(super) const MIN_HOLD: "min_hold_ms" => Form::millis(|limits| (0, limits.max_ttl_ms.0));
+    /// `exclusive`, to hold the lock alone, or `shared`. Left out: `shared` if there is a `limit` or if the lock is
+    /// declared as shared, otherwise `exclusive`.
     pub(super) const MODE: "mode" => Form::text(0, usize::MAX, "^(exclusive|shared)$");
     /// With `shared`: the lock is granted while fewer leases than this limit hold it, and the lease has a
     /// `slot`. The limit binds at this grant only, so use one limit per name.
@@ -317,15 +326,17 @@ impl AcquireBody {
             .ok_or_else(|| Problem::invalid_field(ORDER.name, reason))
     }
 
-    /// The terms for one lock of a group, which may be shared, or have an order, on its own.
-    pub(super) fn of_part(&self, sharing: Option<Sharing>, order: Option<OrderNumber>) -> Self {
-        let mut part = self.clone();
-        part.terms.sharing = sharing.or(part.terms.sharing);
-        // An order for all locks is for those that are held alone.
-        part.order = order
-            .or(part.order)
-            .filter(|_| part.terms.sharing.is_none());
-        part
+    /// Takes the terms that one lock of a group has for itself: its mode, as [`sharing`] reads it, and its order.
+    pub(super) fn become_part(
+        &mut self,
+        mode: Option<(Option<Sharing>, bool)>,
+        order: Option<OrderNumber>,
+    ) {
+        if let Some(own) = mode {
+            (self.terms.sharing, self.says_alone) = own;
+        }
+        self.is_order_for_all = order.is_none();
+        self.order = order.or(self.order);
     }
 
     /// What is wrong with the orders of a group, whose own ones are `orders`: the field, and why.
@@ -414,10 +425,16 @@ impl AcquireBody {
         // Only a TTL from the body can be too long, or one that the minimum hold has raised: the default was capped for
         // the API key when the body was read. A reservation has none.
         if let Ends::Ttl { ttl, .. } = self.terms.ends {
-            let field = self.terms.explicit.ttl.map_or(&MIN_HOLD, |_| &TTL);
+            let is_asked = self.terms.explicit.ttl == Some(ttl);
+            let field = if is_asked { &TTL } else { &MIN_HOLD };
             Problem::check_ttl(field, ttl, caller)?;
         }
-        if let Some(number) = self.order {
+        let is_shared = self.terms.sharing.is_some();
+        if self.order.is_some() && is_shared && !self.is_order_for_all {
+            // The mode may be that of a declaration.
+            return Err(Problem::invalid_field(ORDER.name, NOT_SHARED));
+        }
+        if let Some(number) = self.order.filter(|_| !is_shared) {
             if self.rollback.is_some() && !caller.permits(Permission::Order, Some(&name)) {
                 return Err(Problem::forbidden(Permission::Order, Some(&name)));
             }
@@ -500,7 +517,8 @@ impl AcquireBody {
         let asked_ttl = ttl(fields, &TTL);
         let wait = fields.whole(&WAIT).map(Duration::from_millis);
         let hold_limit = fields.whole(&MAX_HOLD);
-        let min_hold = fields.whole(&MIN_HOLD).filter(|&ms| ms > 0);
+        let asked_min_hold = fields.whole(&MIN_HOLD);
+        let min_hold = asked_min_hold.filter(|&ms| ms > 0);
         // No TTL is shorter than the minimum hold, and no minimum hold that was accepted is longer than a TTL may be.
         let default = fields.limits.default_ttl_ms.0.max(min_hold.unwrap_or(0));
         let default = Ttl::from_millis(default)
@@ -514,7 +532,7 @@ impl AcquireBody {
             ttl: asked_ttl,
             hold_limit,
         };
-        let sharing = sharing(fields);
+        let (sharing, says_alone) = sharing(fields);
         let owner = fields.parsed(&OWNER, Owner::new);
         let metadata = fields.texts(&METADATA);
         let metadata = metadata.and_then(|texts| fields.check(&METADATA, Metadata::new(texts)));
@@ -530,13 +548,17 @@ impl AcquireBody {
                 group: None,
                 order: None,
             },
+            undeclared: None,
         };
         Self {
             terms,
+            says_alone,
+            min_hold: asked_min_hold,
             wait,
             reserve: None,
             order: order(fields, &ORDER),
             rollback: fields.parsed(&ROLLBACK, Reason::not_blank),
+            is_order_for_all: false,
         }
     }
 }
@@ -547,28 +569,28 @@ pub(super) fn ttl(fields: &mut Fields<'_>, field: &'static Field) -> Option<Ttl>
     fields.check(field, Ttl::from_millis(ms))
 }
 
-/// Reads the fields with the mode and the limit. `None`: the lock is asked for alone, or a field was refused.
-pub(super) fn sharing(fields: &mut Fields<'_>) -> Option<Sharing> {
+/// Reads the fields with the mode and the limit: how the request wants to share the lock, and whether it says that it wants
+/// the lock alone. No sharing: the lock is asked for alone, or a field was refused.
+pub(super) fn sharing(fields: &mut Fields<'_>) -> (Option<Sharing>, bool) {
     let mode = fields.text(&MODE);
     let limit = fields.whole(&LIMIT);
     match mode.as_deref() {
-        None => _ = limit?,
-        Some("shared") => {}
+        None if limit.is_none() => return (None, false),
+        None | Some("shared") => {}
         Some("exclusive") => {
             if limit.is_some() {
                 let reason = "is of a shared lock; leave it out, or ask for the mode shared";
                 fields.refuse(&LIMIT, reason);
             }
-            return None;
+            return (None, true);
         }
         Some(_) => {
             fields.refuse(&MODE, "is not known; the modes are exclusive and shared");
-            return None;
+            return (None, false);
         }
     }
     let asked = limit.unwrap_or(fields.limits.max_holders);
-    Some(Sharing {
-        limit: fields.check(&LIMIT, Limit::new(asked))?,
-        has_slot: limit.is_some(),
-    })
+    let asked = fields.check(&LIMIT, Limit::new(asked));
+    let has_slot = limit.is_some();
+    (asked.map(|limit| Sharing { limit, has_slot }), false)
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, Permission, scope},
-    engine::{GroupRequest, RenewError},
+    engine::{GroupAcquireError, GroupRequest, RenewError},
     http::{
         edge::RequestContext,
         extract::{
@@ -93,8 +93,10 @@ pub(in crate::http) async fn acquire_group(
         // was admitted.
         caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
-            let (sharing, order) = own.get(name).copied().unwrap_or_default();
-            let part = terms.of_part(sharing, order);
+            let mut part = terms.clone();
+            let own = own.get(name).copied().unwrap_or_default();
+            part.become_part(own.mode, own.order);
+            part.complete(name, gateway.declared(name).as_deref(), &gateway)?;
             part.into_request(name.clone(), key.clone(), &caller)
         })?;
         let waits = !request.keyed().wait.is_zero();
@@ -109,8 +111,13 @@ pub(in crate::http) async fn acquire_group(
         Ok((_permit, waiter, granted)) => {
             let granted = granted.await;
             drop(waiter);
+            let explain = |error: GroupAcquireError| {
+                let declared = error.name.as_ref().and_then(|name| gateway.declared(name));
+                let problem = Problem::for_group(error, |name| caller.views(name));
+                problem.described_by(declared.as_deref())
+            };
             granted
-                .map_err(|error| Problem::for_group(error, |name| caller.views(name)))
+                .map_err(explain)
                 .map(|granted| Acquired::all(granted, connection, &gateway))
         }
     };
@@ -131,16 +138,23 @@ pub(in crate::http) struct AcquireGroupBody {
 /// The locks of a group.
 struct GroupLocks {
     names: GroupNames,
-    /// The sharing and the order of the locks that have terms of their own.
-    own: BTreeMap<LockName, (Option<Sharing>, Option<OrderNumber>)>,
+    /// The terms of the locks that are objects in the list.
+    own: BTreeMap<LockName, OwnTerms>,
 }
 
-/// One lock of a group, with its mode and its limit.
+/// The terms that one lock of a group has for itself.
+#[derive(Clone, Copy, Default)]
+struct OwnTerms {
+    /// As [`sharing`] reads it; `None` for a lock that is only named.
+    mode: Option<(Option<Sharing>, bool)>,
+    order: Option<OrderNumber>,
+}
+
+/// One lock of a group, with its own terms.
 pub(in crate::http) struct LockOfGroup {
     /// `None`: the name is missing or invalid, and the request is refused.
     name: Option<LockName>,
-    sharing: Option<Sharing>,
-    order: Option<OrderNumber>,
+    own: OwnTerms,
 }
 
 /// Body of a request for several locks in the OpenAPI document.
@@ -167,11 +181,10 @@ impl RequestBody for AcquireGroupBody {
     fn read(fields: &mut Fields<'_>) -> Self {
         let (locks, terms) = (locks(fields), AcquireBody::of_any(fields));
         if let Some(GroupLocks { names, own }) = &locks {
-            let shared = own
-                .values()
-                .filter(|(sharing, _)| sharing.is_some())
-                .count();
-            let has_own = own.values().any(|(_, order)| order.is_some());
+            let is_shared =
+                |own: &&OwnTerms| own.mode.is_some_and(|(sharing, _)| sharing.is_some());
+            let shared = own.values().filter(is_shared).count();
+            let has_own = own.values().any(|own| own.order.is_some());
             terms.refuse_orders(fields, has_own, shared < names.as_slice().len());
         }
         Self { locks, terms }
@@ -187,15 +200,17 @@ impl RequestBody for LockOfGroup {
         if !fields.has(&LOCK_NAME) {
             fields.refuse(&LOCK_NAME, "is missing");
         }
-        let (name, sharing) = (fields.parsed(&LOCK_NAME, LockName::new), sharing(fields));
+        let (name, mode) = (fields.parsed(&LOCK_NAME, LockName::new), sharing(fields));
         let order = order(fields, &ORDER);
-        if order.is_some() && sharing.is_some() {
+        if order.is_some() && mode.0.is_some() {
             fields.refuse(&ORDER, NOT_SHARED);
         }
         Self {
             name,
-            sharing,
-            order,
+            own: OwnTerms {
+                mode: Some(mode),
+                order,
+            },
         }
     }
 }
@@ -311,7 +326,11 @@ pub(in crate::http) async fn renew_group(
     let charge = caller.charge();
     let renewals = names.iter().map(|name| {
         let engine = &gateway.engine;
-        engine.renew(name.clone(), token.clone(), ttl)
+        engine.renew(
+            name.clone(),
+            token.clone(),
+            gateway.bounded_renewal(name, ttl),
+        )
     });
     let renewed = join_all(renewals).await;
     let (mut outcomes, mut held, mut all_lost) = (Outcomes::default(), Vec::new(), true);
@@ -400,7 +419,8 @@ declare_fields! {
     .required()
     .example("cluster:eu,database");
     /// The locks: 2 to 16, each once, in any order. A lock is a name, or an object with its name, `mode`, `limit`
-    /// and `order`. An `order` beside `names` is for the locks that are held alone. Beside an object, a name alone is exclusive, and a `mode` or `limit` for all locks is refused.
+    /// and `order`. Beside an object, a name alone has the mode that is declared for it, or is exclusive, and a `mode`
+    /// or `limit` for all locks is refused. An `order` beside `names` is for the locks that are held alone.
     /// The locks are taken in the order of their names.
     const NAMES: "names" => NAME.list(LOCK.name, GroupNames::MIN, GroupNames::MAX).required();
 }
@@ -424,15 +444,11 @@ impl Query for GroupQuery {
 
 /// Reads the field `names`.
 fn locks(fields: &mut Fields<'_>) -> Option<GroupLocks> {
-    let (mut own, mut has_terms) = (BTreeMap::new(), false);
+    let (mut all, mut has_terms) = (BTreeMap::new(), false);
     let names = fields.list(&NAMES, LockName::new, |fields| {
         has_terms = true;
-        let LockOfGroup {
-            name,
-            sharing,
-            order,
-        } = LockOfGroup::read(fields);
-        own.extend(name.clone().map(|name| (name, (sharing, order))));
+        let LockOfGroup { name, own } = LockOfGroup::read(fields);
+        all.extend(name.clone().map(|name| (name, own)));
         name
     })?;
     for field in [&MODE, &LIMIT] {
@@ -450,7 +466,7 @@ fn locks(fields: &mut Fields<'_>) -> Option<GroupLocks> {
         Err(GroupNamesError::Count(names.len()))
     };
     let names = fields.check(&NAMES, names)?;
-    Some(GroupLocks { names, own })
+    Some(GroupLocks { names, own: all })
 }
 
 /// Refuses the request unless the caller may acquire each of the locks.

@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{LimitSlot, scope},
+    config::DeclaredLock,
     engine::{AdoptError, Hold, HoldEnd, HoldEvent},
     http::{
         event_stream::{EventAnswer, EventSource, EventStream, NextEvent, encode},
@@ -135,6 +136,7 @@ pub(in crate::http) async fn hold(
     // or the lease is released. A lease that was to be adopted stays as it was.
     let sees_holder = caller.views(&name);
     let mut notes = Notes::default();
+    let declared = gateway.declared(&name);
     let answer = async {
         let (hold, counted, waiter) = if let Some(token) = token.0 {
             body.refuse_adopting()?;
@@ -150,6 +152,7 @@ pub(in crate::http) async fn hold(
             notes = Notes::has_short(key.as_ref());
             notes.wait = body.prefer(preferred, &gateway.config.limits);
             caller.count_request()?;
+            body.complete(&name, declared.as_deref(), &gateway)?;
             let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
             let counted = caller.stream()?;
             let waiter = WaiterCount::count_request(&gateway.engine, &caller, &request)?;
@@ -157,7 +160,8 @@ pub(in crate::http) async fn hold(
             // limit is the TTL of the lease.
             stream.set_user_timeout(request.terms.ttl().duration().max(QUEUED));
             let hold = gateway.engine.hold(request).await;
-            let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
+            let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder));
+            let hold = hold.map_err(|problem| problem.described_by(declared.as_deref()))?;
             (hold, counted, Some(waiter))
         };
         let events = HoldEvents {
@@ -165,6 +169,7 @@ pub(in crate::http) async fn hold(
             _counted: counted,
             waiter,
             gateway,
+            declared,
             sees_holder,
         };
         Ok(HoldStream::new(events, stream))
@@ -181,6 +186,8 @@ pub(in crate::http) struct HoldEvents {
     /// Counts the request as a waiter against the limits of its API key, until the lock is granted.
     waiter: Option<WaiterCount>,
     gateway: Arc<AppState>,
+    /// The declaration of the lock, whose description a refusal shows.
+    declared: Option<Arc<DeclaredLock>>,
     /// Whether a refusal may say who holds the lock.
     sees_holder: bool,
 }
@@ -240,6 +247,7 @@ impl HoldEvents {
             }
             HoldEnd::Refused(error) => {
                 let problem = Problem::for_acquire(error, self.sees_holder);
+                let problem = problem.described_by(self.declared.as_deref());
                 let document = document(&problem, &self.gateway.base_path, id);
                 (reason, cause) = (Some(problem.code.as_str()), problem.cause);
                 ("refused", document)

@@ -63,6 +63,7 @@ pub(in crate::http) async fn renew(
     let (token, ttl) = (token.or(body.token)?, ttl?);
     // If the caller hangs up from here on, the lease is renewed or not; in both cases it ends with its TTL.
     let charge = caller.charge();
+    let ttl = gateway.bounded_renewal(&name, ttl);
     let renewed = gateway.engine.renew(name, token, ttl).await;
     // A renewal of a lost lease is charged to the caller: its token may be a guess.
     charge.settle(matches!(renewed, Err(RenewError::Lost(_))));

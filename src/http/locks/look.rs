@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, Permission, scope},
+    config::DeclaredLock,
     http::{
         extract::{
             AcceptsJson, ApiPath, ApiQuery, Caller, FencingTokenHeader, Fields, Form, NoQuery,
@@ -61,7 +62,8 @@ pub(in crate::http) async fn inspect(
     _: NoQuery,
 ) -> Result<JsonResponse<LockBody>, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
-    let lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
+    let mut lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
+    lock.declared = gateway.declared(&name).map(|lock| (*lock).clone());
     Ok(JsonResponse(lock))
 }
 
@@ -127,6 +129,10 @@ pub(in crate::http) struct LockBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = answers::OrderGrant, required = false)]
     order_granted: Option<answers::OrderGrant>,
+    /// What the operator has declared about the lock. Only if the lock is declared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    declared: Option<DeclaredLock>,
 }
 
 // === impl LockBody ===
@@ -170,6 +176,7 @@ impl LockBody {
             granted_order: inspection.granted_order.as_ref().map(|it| it.number.get()),
             order_granted: (inspection.granted_order)
                 .and_then(|it| it.grant.as_deref().map(order_grant)),
+            declared: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod acquire;
 mod answer;
 mod break_lock;
+mod declared;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_body;
 mod group;

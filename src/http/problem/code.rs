@@ -76,6 +76,11 @@ problem_codes! {
         "The request asks for a longer TTL than the key allows. Nothing happened. If a request \
          names no TTL, the lease gets no longer TTL than the key allows.",
         "Ask for less: the detail names the limit.";
+    UndeclaredLock = "undeclared-lock", FORBIDDEN,
+        "The lock is not declared",
+        "The operator of this gateway lets callers acquire declared locks only (`undeclared = \"refuse\"` in the locks \
+         file), and no declaration has this name or a prefix of it. Nothing happened.",
+        "Look for a slip in the name, or ask the operator to declare the lock.";
     StaleFencingToken = "stale-fencing-token", FORBIDDEN,
         "The fencing token is stale",
         "No lease with this fencing token holds the lock: the lease has ended, was never granted, or its \
@@ -166,6 +171,12 @@ problem_codes! {
         "The lock does not remember the order in `if_order`. Nothing was changed. `granted_order` is the order that \
          it remembers; it is missing if the lock remembers none.",
         "Look at the lock and decide again.";
+    DeclaredDifferently = "declared-differently", CONFLICT,
+        "The lock is declared with other terms",
+        "The operator has declared terms of this lock, and the request says something else. `errors` has each field \
+         with both values. Nothing happened.",
+        "Leave these fields out: then the request takes the declared terms. If the declaration is wrong, ask the \
+         operator to change it.";
     HolderChanged = "holder-changed", CONFLICT,
         "Another caller holds the lock now",
         "The request names a holder to break, which does not hold the lock; other callers do. Nothing was broken.",

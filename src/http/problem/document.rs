@@ -49,7 +49,7 @@ pub(in crate::http) struct ProblemDocument<'a> {
     /// The `X-Request-Id` of this answer, under which the gateway has logged the request.
     #[schema(value_type = String)]
     request_id: &'a str,
-    /// With `invalid-request`: every field that is wrong.
+    /// With `invalid-request` and `declared-differently`: every field that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
@@ -67,6 +67,10 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     holder_count: Option<u64>,
+    /// With `locked`, if the operator has declared the lock: the description of the declaration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    description: Option<&'a str>,
     /// With `locked`: what rests of the lock after a release (`min_hold_ms`). Only if there are any rests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<Rest>, required = false, max_items = 100)]
@@ -156,6 +160,7 @@ impl<'a> ProblemDocument<'a> {
                 .map(LockName::as_str),
             holders: locked.map(|it| it.holders.as_slice()),
             holder_count: locked.map(|it| it.holder_count),
+            description: locked.and_then(|it| it.description.as_deref()),
             resting: locked
                 .map(|it| it.resting.as_slice())
                 .filter(|it| !it.is_empty()),

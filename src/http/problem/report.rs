@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
+    config::DeclaredLock,
     http::locks::{CurrentHolder, millis, release_request_body, rests},
     lock::{
         HeldLease, LockName, OrderNumber, Sharing, Ttl,
@@ -46,7 +47,7 @@ pub(in crate::http) enum Extra {
     None,
     /// The field `errors`.
     Fields(Vec<FieldError>),
-    /// The fields `holders`, `holder_count`, `resting`, `available_in_ms`, `waited_ms`, `waiters`, `retry_after_ms`,
+    /// The fields `holders`, `holder_count`, `description`, `resting`, `available_in_ms`, `waited_ms`, `waiters`, `retry_after_ms`,
     /// and the header `Retry-After`.
     Locked(Box<Locked>),
     /// The field `retry_after_ms` (the value, in milliseconds), and the header `Retry-After`.
@@ -117,6 +118,14 @@ impl Problem {
 
     pub(in crate::http) fn with(mut self, extra: Extra) -> Self {
         self.extra = extra;
+        self
+    }
+
+    /// Adds the description of the lock if the lock is held, and is declared.
+    pub(in crate::http) fn described_by(mut self, lock: Option<&DeclaredLock>) -> Self {
+        if let (Some(lock), Extra::Locked(locked)) = (lock, &mut self.extra) {
+            locked.description.clone_from(&lock.description);
+        }
         self
     }
 
@@ -269,6 +278,8 @@ pub(in crate::http) struct Locked {
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
+    /// What the declaration of the lock is for.
+    pub(super) description: Option<String>,
     pub(super) resting: Vec<Rest>,
     /// After how long the request finds room, if the lock has no holder and only rests.
     pub(super) available_in_ms: Option<u64>,
@@ -309,6 +320,7 @@ impl Locked {
             name: None,
             holders,
             holder_count,
+            description: None,
             resting,
             available_in_ms,
             waited_ms: millis(waited),

@@ -7,10 +7,13 @@ use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
-use crate::store::Unavailability;
+use crate::store::{
+    Unavailability,
+    relay::{DeclarationHashes, TELL_EVERY},
+};
 
 use super::{
     client::{
@@ -60,6 +63,8 @@ pub(crate) struct NewsWanted {
     /// Until when this gateway has requested the news of other gateways.
     ours: Mutex<Option<Instant>>,
     newcomer: Notify,
+    /// What the gateways tell of their declarations of locks.
+    pub(crate) declarations: DeclarationHashes,
 }
 
 /// How long a request for news counts at most, whatever a message says. A gateway repeats its request.
@@ -132,7 +137,8 @@ pub(crate) struct Subscription {
 pub(crate) enum Heard<'a> {
     /// The subscription is connected. Messages may have been missed before.
     Connected,
-    /// A message, except for requests for news and announcements of new gateways, which the subscription handles.
+    /// A message, except for those that the subscription handles: requests for news, announcements of new gateways, and
+    /// hashes of declarations.
     Message(&'a str),
     /// The connection of the subscription is lost.
     Disconnected,
@@ -191,6 +197,8 @@ impl Subscription {
                     self.news_wanted.note_request(asked);
                 } else if let Some(id) = message.strip_prefix("come ") {
                     self.news_wanted.note_newcomer(id, &self.id);
+                } else if let Some(hash) = message.strip_prefix("declares ") {
+                    self.news_wanted.declarations.hear(hash);
                 } else {
                     hand_on(Heard::Message(&message));
                 }
@@ -202,14 +210,19 @@ impl Subscription {
         }
     }
 
-    /// Announces that this gateway now receives messages, and repeats the gateway's request for news to gateways that
-    /// announce themselves. A lost message does no harm, because gateways repeat their requests every few seconds.
+    /// Announces that this gateway now receives messages, tells the hash of its declarations of locks, and repeats the
+    /// gateway's request for news to gateways that announce themselves. A lost message does no harm, because gateways repeat their requests every few seconds.
     async fn announce(&self) {
         let id = &self.id;
         self.publish_to_all(&format!("come {}", id.as_str())).await;
         loop {
-            let lasts = self.news_wanted.newcomer().await;
-            self.publish_to_all(&id.news_request(lasts)).await;
+            let declared = self.news_wanted.declarations.own();
+            if let Some(hash) = declared {
+                self.publish_to_all(&format!("declares {hash}")).await;
+            }
+            if let Ok(lasts) = timeout(TELL_EVERY, self.news_wanted.newcomer()).await {
+                self.publish_to_all(&id.news_request(lasts)).await;
+            }
         }
     }
 

@@ -26,10 +26,11 @@ use crate::{
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
             GiveBack, Health, Inspection, Leaving, ListQuery, OrderChange, OrderSetting, Page,
-            Relay, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
+            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
         },
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
+        relay::{DeclarationHashes, Relay},
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
@@ -403,5 +404,9 @@ impl Relay for RedisContext {
         });
         let closing = self.closing.clone();
         Ok(batches.take_until(closing.cancelled_owned()).boxed())
+    }
+
+    fn declarations(&self) -> &DeclarationHashes {
+        &self.gateway.news_wanted.declarations
     }
 }

@@ -3,6 +3,7 @@
 mod audit;
 mod backup;
 mod commands;
+mod declared;
 mod gateways;
 mod keys;
 mod leases;

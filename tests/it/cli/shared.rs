@@ -290,12 +290,12 @@ fn what_is_no_mode_of_a_lock_is_refused_before_anything_is_sent() {
     for (locks, why) in [
         (
             "db=0",
-            "behind the = stands shared or a limit, and \"0\": is 0; a limit is 1 to 9999",
+            "behind the = stands shared, exclusive or a limit, and \"0\": is 0; a limit is 1 to 9999",
         ),
         ("db=10000", "is 10000; a limit is 1 to 9999"),
         (
             "db=",
-            "behind the = stands shared or a limit, and \"\": expected a whole number",
+            "behind the = stands shared, exclusive or a limit, and \"\": expected a whole number",
         ),
         ("db=exclusively", "expected a whole number"),
         ("db=2=3", "expected a whole number"),

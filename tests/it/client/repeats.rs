@@ -135,6 +135,13 @@ async fn each_refusal_of_an_acquire_means_what_it_says() {
             "outdated",
             2,
         ),
+        (vec![problem(409, "declared-differently")], "refused", 1),
+        // A gateway compares a request with its declarations before it looks at the lock.
+        (
+            vec![Reply::Lost, problem(409, "declared-differently")],
+            "unknown",
+            2,
+        ),
         (vec![problem(422, "unsupported-by-store")], "refused", 1),
         (vec![problem(500, "foreign-data")], "refused", 1),
     ] {

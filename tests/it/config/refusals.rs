@@ -63,6 +63,8 @@ fn what_cannot_be_is_named_with_where_it_stands_and_what_is_allowed() {
             .. number from 1000 to 86400000
         [history]|addresses = 'all' => history.addresses is "all" (line 2 of lg.toml); allowed is true
             .. or false
+        [locks]|fil = 'x' => there is no key locks.fil (line 2 of lg.toml); did you mean locks.file?
+        [locks]|file = 1 => locks.file is 1 (line 2 of lg.toml); allowed is a text
         REDIS_CONNECTIONS=many => redis.connections is "many" HERE; allowed is a whole number
             .. from 0 to 256
         LOG_FORMAT=xml => log.format is "xml" HERE; allowed is text or json

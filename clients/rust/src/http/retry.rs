@@ -412,12 +412,14 @@ impl CallResponse {
             return self.unexpected("no problem document");
         };
         match problem.code.as_str() {
-            // `locked`, `lease-lost` and every 409 describe the lock after all copies of the request: nothing is in
-            // doubt.
+            // `locked`, `lease-lost` and nearly every 409 describe the lock after all copies of the request: nothing is in
+            // doubt. A gateway refuses a request that contradicts its declarations before it looks at the lock.
             "locked" => ClientError::Held(problem),
             "lease-lost" | "stale-fencing-token" => ClientError::Lost(problem),
             "outdated-order" => ClientError::Outdated(problem),
-            _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),
+            code if self.status == StatusCode::CONFLICT && code != "declared-differently" => {
+                ClientError::Refused(problem)
+            }
             // Any other problem is only about the answered copy: an earlier copy may still have been carried out.
             _ if self.in_doubt => ClientError::after_unanswered(problem.to_string(), Some(problem)),
             "internal" => self.unexpected(&problem.to_string()),

@@ -124,6 +124,10 @@ impl State {
                 queued.replaced = self.mark_replaced(name, &before);
             }
             self.queues.put(name, order, Some(queued));
+            if before.attempt.terms.sharing != attempt.terms.sharing {
+                // The lock was declared with another limit in between, so the waiter may be able to share the lock now.
+                self.hand_off(name, now);
+            }
             return Ok(Acquisition::Queued(self.queue_position(name, order, now)));
         }
         // full; queued, at the end

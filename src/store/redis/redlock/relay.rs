@@ -18,7 +18,10 @@ use futures_util::{
 
 use crate::{
     lock::{LockName, TokenHash},
-    store::{StoreError, Unavailability, contract::Relay},
+    store::{
+        StoreError, Unavailability,
+        relay::{DeclarationHashes, Relay},
+    },
 };
 
 use super::{super::client::PubSubConnection, quorum::too_few, shared::Shared};
@@ -121,6 +124,10 @@ impl Relay for QuorumRelay {
             future::ready(new)
         });
         Ok(batches.take_until(closing.cancelled_owned()).boxed())
+    }
+
+    fn declarations(&self) -> &DeclarationHashes {
+        &self.shared.news_wanted.declarations
     }
 }
 

@@ -29,11 +29,12 @@ use crate::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, FenceCheck, FenceQuery,
-            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Relay, Release, Releaser,
-            Renewal, RenewalTtl, Renewer, Requesting, StoreFeature,
+            GiveBack, Health, Inspection, Leaving, ListQuery, Page, Release, Releaser, Renewal,
+            RenewalTtl, Renewer, Requesting, StoreFeature,
         },
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
+        relay::Relay,
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };

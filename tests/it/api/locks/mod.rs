@@ -4,6 +4,7 @@ mod acquire;
 mod breaks;
 mod checks;
 mod contended;
+mod declared;
 mod group;
 mod history;
 mod hold;

@@ -94,8 +94,9 @@ class Retry:
             return self.doubted(LatchgateError(f"status {answer.status} {what}", status=answer.status))
         error = refusal(problem, names)
         # Status 409 and these problem codes describe the lock after all copies of the request. Any other problem
-        # is only about the copy that was answered.
-        if answer.status == 409 or problem["code"] in ("locked", "lease-lost"):
+        # is only about the copy that was answered, and so is a contradiction to the declarations of one gateway.
+        settles = answer.status == 409 and problem["code"] != "declared-differently"
+        if settles or problem["code"] in ("locked", "lease-lost"):
             return error
         return self.doubted(error)
 
