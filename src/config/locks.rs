@@ -134,7 +134,8 @@ impl DeclaredLocks {
     }
 
     fn parse(text: &str, limits: &LimitsConfig, is_quorum: bool) -> Result<Self, String> {
-        let line = |offset: usize| 1 + text[..offset].matches('\n').count();
+        let before = |offset| text.get(..offset).unwrap_or_default();
+        let line = |offset: usize| 1 + before(offset).matches('\n').count();
         let file: LocksFile = toml::from_str(text).map_err(|error| {
             let line = line(error.span().map_or(0, |it| it.start));
             format!("line {line}: {}", error.message())
