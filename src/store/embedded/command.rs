@@ -10,8 +10,8 @@ use crate::{
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{
-            Acquisition, Breaking, GiveBack, Holder, Leaving, QueuePosition, Release, Renewal,
-            Requesting,
+            Acquisition, Breaking, GiveBack, Holder, Leaving, OrderSetting, QueuePosition, Release,
+            Renewal, Requesting,
         },
     },
 };
@@ -144,6 +144,8 @@ impl ExecutedBatch {
 impl Outcome for Release {}
 
 impl Outcome for GiveBack {}
+
+impl Outcome for OrderSetting {}
 
 /// The outcome of a break, with the tokens of the broken leases. The leases are shown as of the break, so no time in
 /// them is corrected.

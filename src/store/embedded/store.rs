@@ -30,8 +30,9 @@ use crate::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation,
-            FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, Page,
-            Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting, StoreBackup,
+            FenceCheck, FenceQuery, GiveBack, Health, Inspection, Leaving, ListQuery, OrderChange,
+            OrderSetting, Page, Release, Releaser, Renewal, RenewalTtl, Renewer, Requesting,
+            StoreBackup,
         },
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
@@ -307,6 +308,16 @@ impl Store for EmbeddedStore {
         Ok(requesting)
     }
 
+    async fn set_order(
+        &self,
+        name: &LockName,
+        change: OrderChange,
+    ) -> Result<OrderSetting, StoreError> {
+        let name = name.clone();
+        self.change(move |state, now| state.set_order(&name, change, now))
+            .await
+    }
+
     fn breaks(&self) -> &BreakFeed {
         &self.breaks
     }
@@ -397,7 +408,7 @@ impl EmbeddedStore {
         let files = directory
             .files()
             .map_err(|error| OpenError::from_io(directory.path(), error))?;
-        Self::start(directory, Box::new(files), clock)
+        Self::start(directory, Box::new(files), clock, orders)
     }
 
     /// Reads the log, or begins a log if there is none, and starts the writer thread.
@@ -405,6 +416,7 @@ impl EmbeddedStore {
         directory: Directory,
         volume: Box<dyn Volume>,
         clock: Arc<dyn Clock>,
+        orders: OrderLimits,
     ) -> Result<Self, OpenError> {
         let read = Log::read(&*volume).map_err(|error| OpenError::of_log(&directory, error))?;
         let (contents, end) = read.unwrap_or_else(|| (Contents::none(&*clock), LogEnd::default()));
@@ -436,7 +448,7 @@ impl EmbeddedStore {
         let parking = Parking::default();
         let (leases, tombstones) = (contents.leases, contents.tombstones);
         let mut state = State::new(leases, tombstones, fence, parking.clone());
-        state.wall = wall;
+        (state.wall, state.orders) = (wall, orders);
         let meta = Meta {
             fence: state.fence(),
             boot: boot.clone(),
@@ -520,7 +532,10 @@ fn rebased(contents: Contents, now: Moment) -> Contents {
             .map(|(name, lease)| (name, lease.rebased(last_known, now)))
             .collect(),
         tombstones: tombstones
-            .map(|(tombstone, until)| (tombstone, until.rebased(last_known, now)))
+            .map(|(tombstone, mut memory)| {
+                memory.until = memory.until.rebased(last_known, now);
+                (tombstone, memory)
+            })
             .collect(),
         meta: contents.meta,
     }

@@ -47,6 +47,8 @@ const RETRY: Duration = Duration::from_millis(250);
 /// The longest time between two log records while a lease lives. After a reboot, the time of the last record is the
 /// latest moment that is known of the boot before.
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The same while only orders are remembered, which last for days.
+const HEARTBEAT_OF_ORDERS: Duration = Duration::from_hours(1);
 
 /// The state of the writer thread.
 pub(super) struct Writer {
@@ -458,7 +460,8 @@ impl Writer {
         }
         let now = Moment::now(&*self.clock);
         let rows = self.change(now, |_state, _backup| {});
-        let lags = self.state.write().len() > 0 && now.since(self.written_at) >= HEARTBEAT;
+        let heartbeat = self.state.write().heartbeat(HEARTBEAT, HEARTBEAT_OF_ORDERS);
+        let lags = heartbeat.is_some_and(|longest| now.since(self.written_at) >= longest);
         if lags || !rows.is_empty() {
             self.commit(&rows, now, ExecutedBatch::default());
         } else {

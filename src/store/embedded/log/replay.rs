@@ -7,7 +7,7 @@ use crate::{
     lock::LockName,
     store::embedded::{
         records::{self, Fields, Meta, RowError, RowKey, Tombstone},
-        state::{Lease, Moment},
+        state::{Lease, Memory, Moment},
     },
 };
 
@@ -18,7 +18,7 @@ use super::layout::{LogError, ParsedLog, RECORD_HEADER};
 pub(crate) struct Contents {
     pub(crate) meta: Meta,
     pub(crate) leases: Vec<(LockName, Lease)>,
-    pub(crate) tombstones: Vec<(Tombstone, Moment)>,
+    pub(crate) tombstones: Vec<(Tombstone, Memory)>,
 }
 
 // === impl Contents ===
@@ -102,10 +102,8 @@ impl Contents {
             return Ok(());
         }
         let tombstone = Tombstone::parse(key).ok_or(RowError::Invalid("kind"))?;
-        let mut fields = Fields::new(value);
-        let until = Moment::from_micros(fields.i64()?);
-        fields.end()?;
-        self.tombstones.push((tombstone, until));
+        let memory = records::decode_memory(&tombstone, value)?;
+        self.tombstones.push((tombstone, memory));
         Ok(())
     }
 }
@@ -142,6 +140,12 @@ pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
     let tombstone = Tombstone::parse(bytes).map(|tombstone| {
         assert_eq!(tombstone.as_bytes(), bytes, "another tombstone");
     });
+    let of_order = Tombstone::from(&RowKey::order(&LockName::new("lock").expect("it is one")));
+    let order = records::decode_memory(&of_order, bytes).map(|memory| {
+        let mut again = records::Rows::default();
+        again.tombstone(&of_order, Some(&memory));
+        assert!(again.as_bytes().ends_with(bytes), "another order");
+    });
     let key = RowKey::parse_lease(bytes).map(|key| {
         key.map(|(name, shared)| {
             let again = RowKey::lease(&name, shared);
@@ -151,5 +155,5 @@ pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
     let replayed = |bytes: &[u8]| Contents::replay(&ParsedLog::parse(bytes)?);
     let record = super::layout::around(bytes);
     let log = (replayed(bytes), replayed(&record));
-    format!("{lease:?} {meta:?} {tombstone:?} {key:?} {log:?}")
+    format!("{lease:?} {meta:?} {tombstone:?} {order:?} {key:?} {log:?}")
 }

@@ -1,4 +1,4 @@
-//! Keys of stored rows: leases, and tombstones, whose value is only the time of their end.
+//! Keys of stored rows: leases, and tombstones, whose value is the time of their end and perhaps an order.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -14,14 +14,15 @@ const MAX_KEY_LEN: usize = 1 + 32 + LockName::MAX_LEN;
 /// The first byte is the kind of the row: `l` an exclusive lease, by its name; `s` a shared lease, by its
 /// fencing token and the name; `k` a used idempotency key; `r` the token of a released lease; `g` the token of
 /// an attempt that was given back; `b` the token of a broken lease; `n` the token or the idempotency key of a waiter that
-/// a newer waiter took out of the queue.
+/// a newer waiter took out of the queue; `o` the order of a lock, by its name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowKey {
     bytes: [u8; MAX_KEY_LEN],
     len: usize,
 }
 
-/// The key of a tombstone, a row that remembers for a while that a lease, an attempt or an idempotency key has ended.
+/// The key of a tombstone, a row that remembers for a while that a lease, an attempt or an idempotency key has ended,
+/// or for which order a lock was granted.
 /// Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tombstone(Arc<[u8]>);
@@ -36,6 +37,7 @@ impl RowKey {
     const GIVEN_BACK: u8 = b'g';
     const BROKEN: u8 = b'b';
     const OUTDATED: u8 = b'n';
+    const ORDER: u8 = b'o';
 
     /// The key of the exclusive lease of a lock, or of its shared lease with this fencing token.
     pub(crate) fn lease(name: &LockName, shared: Option<FencingToken>) -> Self {
@@ -96,6 +98,11 @@ impl RowKey {
         Self::build(Self::OUTDATED, hash.as_bytes(), "")
     }
 
+    /// The key of the tombstone for the order that a lock remembers.
+    pub(crate) fn order(name: &LockName) -> Self {
+        Self::build(Self::ORDER, &[], name.as_str())
+    }
+
     /// The bytes of the row's key.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -118,15 +125,23 @@ impl Tombstone {
     /// Decodes the key of a tombstone; `None` if the key is of another kind or not valid.
     pub(crate) fn parse(key: &[u8]) -> Option<Self> {
         let (kind, rest) = key.split_first()?;
-        let (_hash, name) = rest.split_at_checked(32)?;
+        let hash_len = if *kind == RowKey::ORDER { 0 } else { 32 };
+        let (_hash, name) = rest.split_at_checked(hash_len)?;
         let name = std::str::from_utf8(name).ok()?;
         let valid = match *kind {
             RowKey::USED_KEY => name.is_empty(),
-            RowKey::RELEASED | RowKey::GIVEN_BACK | RowKey::BROKEN => LockName::new(name).is_ok(),
+            RowKey::RELEASED | RowKey::GIVEN_BACK | RowKey::BROKEN | RowKey::ORDER => {
+                LockName::new(name).is_ok()
+            }
             RowKey::OUTDATED => name.is_empty() || LockName::new(name).is_ok(),
             _ => false,
         };
         valid.then(|| Self(key.into()))
+    }
+
+    /// Whether the tombstone is of the order that a lock remembers.
+    pub(crate) fn is_of_order(&self) -> bool {
+        self.0.first() == Some(&RowKey::ORDER)
     }
 
     /// The bytes of the tombstone's key.

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     fields::{Fields, ROW_HEADER, RowError, put_text},
-    keys::{RowKey, Tombstone},
+    keys::RowKey,
 };
 
 /// The version of a lease's row that this program writes, and the only version that it reads.
@@ -108,11 +108,6 @@ pub(crate) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
     let mut len = ROW_HEADER + RowKey::lease(name, lease.row()).as_bytes().len();
     write(lease, &mut |bytes| len += bytes.len());
     len as u64
-}
-
-/// How many bytes the row of a tombstone takes in the log.
-pub(crate) fn len_of_tombstone(tombstone: &Tombstone) -> u64 {
-    (ROW_HEADER + tombstone.as_bytes().len() + 8) as u64
 }
 
 /// Decodes the row of a lease.

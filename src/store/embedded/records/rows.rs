@@ -3,13 +3,14 @@
 use crate::{
     clock::BootId,
     lock::{FencingToken, LockName},
-    store::embedded::state::{Lease, Moment},
+    store::embedded::state::{Lease, Memory, Moment},
 };
 
 use super::{
     fields::{Fields, REMOVED, RowError, put_text},
     keys::{RowKey, Tombstone},
     lease::encode,
+    order,
 };
 
 /// Rows to write and to remove, encoded as in a record of the log: length of the key, length of the value, key,
@@ -38,11 +39,11 @@ impl Rows {
     }
 
     /// Writes or removes the row of a tombstone.
-    pub(crate) fn tombstone(&mut self, tombstone: &Tombstone, until: Option<Moment>) {
+    pub(crate) fn tombstone(&mut self, tombstone: &Tombstone, memory: Option<&Memory>) {
         let key = tombstone.as_bytes();
-        match until {
-            Some(until) => self.put(key, |row| {
-                row.extend_from_slice(&until.as_micros().to_le_bytes());
+        match memory {
+            Some(memory) => self.put(key, |row| {
+                order::write(memory, &mut |bytes| row.extend_from_slice(bytes));
             }),
             None => self.remove(key),
         }

@@ -470,6 +470,11 @@ impl Moment {
         Self(self.0.saturating_add(micros(duration)))
     }
 
+    /// The moment that is `duration` earlier.
+    pub(crate) fn before(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(duration)))
+    }
+
     /// The time since `earlier`; zero if `earlier` is in the future.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         let distance = self.0.saturating_sub(earlier.0);
@@ -515,6 +520,11 @@ impl WallClock {
         } else {
             Self(least)
         }
+    }
+
+    /// The wall time of a moment, in microseconds since 1970.
+    pub(crate) fn time(self, moment: Moment) -> i64 {
+        moment.0.saturating_add(self.0)
     }
 
     /// The moment of a wall time.

@@ -3,12 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map, hash_map::Entry},
     ops::Bound,
+    time::Duration,
 };
 
 use tokio::time::Instant;
 
 use crate::{
     clock::Clock,
+    config::OrderLimits,
     lock::{FencingToken, HeldLease, LockName, TokenHash},
     store::{
         StoreError,
@@ -21,6 +23,7 @@ use crate::{
 use super::{
     held::{Catalog, Held, Sharers, shown},
     lease::{Expiry, Lease, LeaseRequest, Moment, WallClock},
+    order::Memory,
     queue::{Notice, Queues},
 };
 
@@ -47,7 +50,7 @@ pub(crate) struct State {
     pub(super) parking: Parking,
     /// News for waiters, to be delivered when all changes are durable.
     notices: Vec<Notice>,
-    tombstones: HashMap<Tombstone, Moment>,
+    pub(super) tombstones: HashMap<Tombstone, Memory>,
     tombstone_ends: BTreeSet<(Moment, Tombstone)>,
     /// The highest fencing token that was ever granted. A rollback does not lower it: a fencing token that was
     /// lost in a failed write leaves a gap.
@@ -65,13 +68,17 @@ pub(crate) struct State {
     pub(crate) wall: WallClock,
     /// The locks that are reserved.
     reserved: HashSet<LockName>,
+    /// How long orders are remembered, and of how many locks.
+    pub(crate) orders: OrderLimits,
+    /// Of how many locks an order is remembered, including orders whose time is over.
+    pub(super) remembered_orders: u64,
 }
 
 /// The value of every row that changed since the last commit, from before its first change.
 #[derive(Debug, Default)]
 struct Undo {
     leases: BTreeMap<LeaseRow, Option<Lease>>,
-    tombstones: HashMap<Tombstone, Option<Moment>>,
+    tombstones: HashMap<Tombstone, Option<Memory>>,
 }
 
 /// The row of a lease: the name of the lock and, if the lease shares the lock, its fencing token.
@@ -107,7 +114,7 @@ impl State {
     /// Restores the state from the rows of a log. `fence` is the highest known fencing token.
     pub(crate) fn new(
         leases: Vec<(LockName, Lease)>,
-        tombstones: Vec<(Tombstone, Moment)>,
+        tombstones: Vec<(Tombstone, Memory)>,
         fence: u64,
         parking: Parking,
     ) -> Self {
@@ -120,8 +127,8 @@ impl State {
         for (name, lease) in leases {
             state.put(&name, lease);
         }
-        for (tombstone, until) in tombstones {
-            state.put_tombstone(tombstone, Some(until));
+        for (tombstone, memory) in tombstones {
+            state.put_tombstone(tombstone, Some(memory));
         }
         let none = state.commit();
         debug_assert!(none.is_empty(), "nobody is queued yet");
@@ -176,6 +183,17 @@ impl State {
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
+    /// The first duration if the log has rows, the second if these are only orders.
+    pub(crate) fn heartbeat(&self, of_any: Duration, of_orders: Duration) -> Option<Duration> {
+        let rows = self.len();
+        let longest = if rows > self.remembered_orders {
+            of_any
+        } else {
+            of_orders
+        };
+        (rows > 0).then_some(longest)
+    }
+
     /// How many bytes the rows of all leases and tombstones take in the log.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes
@@ -188,7 +206,7 @@ impl State {
             holder: self.durable_holder(name, now),
             queue,
             waiters,
-            granted_order: None,
+            granted_order: self.durable_order(name, now),
         }
     }
 
@@ -355,16 +373,22 @@ impl State {
                 self.clear_what_is_over(&name, now);
             } else if let Some((name, order)) = self.queues.over(now) {
                 self.drop_position(&name, order, now);
-            } else if let Some((end, tombstone)) = self.tombstone_ends.first()
-                && *end <= now
-            {
-                let tombstone = tombstone.clone();
-                self.put_tombstone(tombstone, None);
-            } else {
+            } else if !self.clear_tombstone(now) {
                 return true;
             }
         }
         false
+    }
+
+    /// Clears away a tombstone whose time is over. Returns whether there was one.
+    pub(super) fn clear_tombstone(&mut self, now: Moment) -> bool {
+        let first = self.tombstone_ends.first();
+        let over = first.filter(|(end, _)| *end <= now).cloned();
+        let is_over = over.is_some();
+        if let Some((_, tombstone)) = over {
+            self.put_tombstone(tombstone, None);
+        }
+        is_over
     }
 
     /// The changed rows that are not in the log yet. Empty if no row has changed.
@@ -377,8 +401,8 @@ impl State {
             }
         }
         for (tombstone, before) in &self.undo.tombstones {
-            let now = self.tombstones.get(tombstone).copied();
-            if now != *before {
+            let now = self.tombstones.get(tombstone);
+            if now != before.as_ref() {
                 rows.tombstone(tombstone, now);
             }
         }
@@ -411,7 +435,7 @@ impl State {
             CopyCursor::Tombstones(from) => tombstones = from,
         }
         for end in self.tombstone_ends.range((tombstones, Bound::Unbounded)) {
-            rows.tombstone(&end.1, Some(end.0));
+            rows.tombstone(&end.1, self.tombstones.get(&end.1));
             if rows.as_bytes().len() >= enough {
                 return Some(CopyCursor::Tombstones(Bound::Excluded(end.clone())));
             }
@@ -565,7 +589,7 @@ impl State {
     pub(crate) fn remembers(&self, key: &RowKey, now: Moment) -> bool {
         self.tombstones
             .get(key.as_bytes())
-            .is_some_and(|until| *until > now)
+            .is_some_and(|memory| memory.until > now)
     }
 
     /// Clears away leases of the lock that have ended, and grants the lock to its waiters.
@@ -601,7 +625,15 @@ impl State {
     }
 
     pub(crate) fn add_tombstone(&mut self, key: &RowKey, ended_at: Moment) {
-        self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE)));
+        self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE).into()));
+    }
+
+    /// What the tombstone with this key remembers durably.
+    pub(super) fn durable_memory(&self, key: &RowKey) -> Option<&Memory> {
+        match self.undo.tombstones.get(key.as_bytes()) {
+            Some(before) => before.as_ref(),
+            None => self.tombstones.get(key.as_bytes()),
+        }
     }
 
     /// Adds a lease to the lock, or replaces the lease with its fencing token or the exclusive lease.
@@ -661,16 +693,21 @@ impl State {
         self.undo.leases.entry(row).or_insert(before);
     }
 
-    fn put_tombstone(&mut self, tombstone: Tombstone, until: Option<Moment>) {
+    pub(super) fn put_tombstone(&mut self, tombstone: Tombstone, memory: Option<Memory>) {
         let before = self.tombstones.remove(&tombstone);
-        if let Some(before) = before {
-            self.tombstone_ends.remove(&(before, tombstone.clone()));
-            self.live_bytes -= records::len_of_tombstone(&tombstone);
+        let orders = u64::from(tombstone.is_of_order());
+        if let Some(before) = &before {
+            self.tombstone_ends
+                .remove(&(before.until, tombstone.clone()));
+            self.live_bytes -= records::len_of_tombstone(&tombstone, before);
+            self.remembered_orders -= orders;
         }
-        if let Some(until) = until {
-            self.live_bytes += records::len_of_tombstone(&tombstone);
-            self.tombstone_ends.insert((until, tombstone.clone()));
-            self.tombstones.insert(tombstone.clone(), until);
+        if let Some(memory) = memory {
+            self.live_bytes += records::len_of_tombstone(&tombstone, &memory);
+            self.remembered_orders += orders;
+            self.tombstone_ends
+                .insert((memory.until, tombstone.clone()));
+            self.tombstones.insert(tombstone.clone(), memory);
         }
         self.undo.tombstones.entry(tombstone).or_insert(before);
     }

@@ -5,6 +5,7 @@ mod lease;
 mod list;
 mod memory;
 mod operations;
+mod order;
 mod queue;
 
 pub(super) use lease::{
@@ -12,4 +13,5 @@ pub(super) use lease::{
 };
 pub(super) use list::{ListProgress, PageBuilder};
 pub(super) use memory::{CopyCursor, Shortage, State};
+pub(super) use order::{HighestOrder, Memory, OrderedGrant};
 pub(super) use queue::UndeliveredGrant;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     lock::{
-        BreakTarget, HeldLease, LockName, Mode, RecipientId, ReleaseRequest, SupersedeHash,
+        BreakTarget, HeldLease, LockName, Mode, RecipientId, ReleaseRequest, SupersedeHash, Terms,
         TokenHash,
     },
     store::{
@@ -86,7 +86,18 @@ impl State {
         if key.is_some_and(|key| self.remembers(&RowKey::used_key(&key.hash), now)) {
             return Ok(Acquisition::IdempotencyExpired);
         }
+        // outdated: the position of the attempt, or of its key, is given up; orders.
+        if let Some(newer) = self.newer_order(name, &attempt.terms.said, now) {
+            if let Some((order, _)) = position.filter(|(_, it)| !differs(attempt, &it.attempt)) {
+                self.drop_position(name, order, now);
+            }
+            return Ok(Acquisition::OutdatedOrder(newer));
+        }
+        if !self.may_have_order(attempt, now) {
+            return Ok(Acquisition::TooManyOrders);
+        }
         // granted, over
+        let held = self.held.get(name);
         let admits = |held: &Held| held.admits(attempt.terms.sharing);
         if held.is_none_or(|held| admits(held) && self.queues.get(name).is_none()) {
             if (self.reservation_end(attempt)).is_some_and(|end| end <= now) {
@@ -94,6 +105,7 @@ impl State {
             }
             let lease = self.grant(attempt, now)?;
             let held = lease.held(now);
+            self.remember_order(name, &lease, now);
             self.put(name, lease);
             return Ok(Acquisition::Granted(held));
         }
@@ -111,15 +123,18 @@ impl State {
             return Ok(Acquisition::Held(self.contention(name, now)));
         };
         // queued, at the position of the key or of the attempt
+        let supersedes = waiting.supersedes.as_ref();
         let mut queued = Queued {
             attempt: Arc::new(attempt.clone()),
             since: now,
+            arrived: now.before(supersedes.map_or(Duration::ZERO, |it| it.waited_before)),
             until: now.after(waiting.max_wait).after(MARGIN),
             attended: true,
             replaced: None,
         };
         if let Some((order, before)) = position {
             queued.since = before.since;
+            queued.arrived = queued.arrived.min(before.since);
             if before.attempt.token != *token {
                 queued.replaced = self.mark_replaced(name, &before);
             }
@@ -130,11 +145,16 @@ impl State {
             }
             return Ok(Acquisition::Queued(self.queue_position(name, order, now)));
         }
+        // newer: a waiter with the same key has a higher order, or has arrived later.
+        let queue = self.queues.get(name);
+        let older = queue.and_then(|queue| queue.to_supersede(&supersedes?.hash));
+        if older.is_some_and(|(_, older)| self.stays(older, &queued, now)) {
+            return Ok(Acquisition::NewerWaiter);
+        }
         // full; queued, at the end
         if self.queues.len(name) >= waiting.longest_queue {
             return Ok(Acquisition::QueueFull);
         }
-        let supersedes = waiting.supersedes.as_ref();
         let removed = supersedes.is_some_and(|it| self.remove_outdated(name, &it.hash, now));
         let order = self.queues.next_position();
         self.queues.put(name, order, Some(queued));
@@ -167,10 +187,21 @@ impl State {
         let Some(key) = key.filter(|key| key.fingerprint == asked.fingerprint) else {
             return Acquisition::IdempotencyMismatch;
         };
+        if lease.is_undelivered()
+            && let Some(newer) = self.newer_order(&attempt.name, &lease.said, now)
+        {
+            // A caller has set the order meanwhile.
+            self.remove(&attempt.name, lease.fence);
+            self.hand_off(&attempt.name, now);
+            return Acquisition::OutdatedOrder(newer);
+        }
         let salt = key.salt;
         let recipient = RecipientId::of_attempt(&attempt.token);
         let replayed = lease.replayed(now).adopted(recipient);
         let held = replayed.held(now);
+        if lease.is_undelivered() {
+            self.remember_order(&attempt.name, &replayed, now);
+        }
         self.put(&attempt.name, replayed);
         if lease.is_undelivered() {
             let queued_since = lease.key.as_deref().and_then(|key| key.queued_since);
@@ -319,6 +350,7 @@ impl State {
                 let unanswered = lease.clone().kept_until(end, None);
                 self.put(name, unanswered);
             }
+            self.forget_order(name, token);
             self.end(name, fence, false, now);
             given_back = GiveBack::GivenBack;
         } else if let Some((order, queued)) =
@@ -348,6 +380,9 @@ impl State {
                 return Release::Adopted(lease.recipient());
             }
             let rest = releaser.may_rest().then(|| lease.rest(now)).flatten();
+            if !releaser.may_rest() {
+                self.forget_order(name, token);
+            }
             // The end of the lease is remembered until a minute after its rest.
             let over = rest.as_ref().map_or(now, |rest| rest.expires_at);
             self.end(name, fence, true, over);
@@ -494,13 +529,15 @@ impl State {
             let Some((order, first)) = self.queues.get(name).and_then(Queue::head) else {
                 return;
             };
-            let end = self.reservation_end(&first.attempt);
-            let is_over = first.until.min(end.unwrap_or(Moment::MAX)) <= now;
-            if !is_over && held.is_some_and(|held| !held.admits(first.attempt.terms.sharing)) {
+            let Terms { sharing, said, .. } = &first.attempt.terms;
+            // A waiter whose order is outdated leaves the queue like one whose time is over. When it asks again, it is
+            // refused.
+            let is_over =
+                self.is_over(first, now) || sharing.is_none() && self.is_outdated(name, said, now);
+            if !is_over && held.is_some_and(|held| !held.admits(*sharing)) {
                 return;
             }
-            let wanted =
-                !is_over && (!first.attended || self.parking.contains(&first.attempt.token));
+            let wanted = !is_over && self.is_attended_or_kept(first);
             if wanted && self.is_full() {
                 self.hold_back(name);
                 return;
@@ -520,6 +557,7 @@ impl State {
             let lease = if queued.attended {
                 let news = News::Granted(lease.held(now));
                 self.announce(name, queued.attempt.token, news);
+                self.remember_order(name, &lease, now);
                 lease
             } else {
                 lease.kept_until(queued.until, Some(queued.since))
@@ -536,10 +574,22 @@ impl State {
             let lease = self.living_of(name, token, now);
             let orphaned = lease.filter(|lease| !lease.was_replayed() && !lease.is_adopted());
             if let Some(fence) = orphaned.map(|lease| lease.fence) {
+                self.forget_order(name, token);
                 self.remove(name, fence);
                 self.hand_off(name, now);
             }
         }
+    }
+
+    /// Whether the time of a position is over.
+    pub(super) fn is_over(&self, queued: &Queued, now: Moment) -> bool {
+        let end = self.reservation_end(&queued.attempt);
+        queued.until.min(end.unwrap_or(Moment::MAX)) <= now
+    }
+
+    /// Whether somebody waits at a position, or it is kept.
+    pub(super) fn is_attended_or_kept(&self, queued: &Queued) -> bool {
+        !queued.attended || self.parking.contains(&queued.attempt.token)
     }
 
     /// Removes a position from the queue of a lock, because the position's time is over.

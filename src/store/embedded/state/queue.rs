@@ -136,6 +136,8 @@ pub(crate) struct Queued {
     pub(crate) attempt: Arc<Attempt>,
     /// Time at which the position was taken first, perhaps by an earlier attempt with the same idempotency key.
     pub(crate) since: Moment,
+    /// Time since which the caller waits, if `supersedes` counts its earlier requests too.
+    pub(crate) arrived: Moment,
     /// Time at which the position is removed from the queue unless the attempt leaves or is granted the lock before.
     pub(crate) until: Moment,
     /// Whether a caller waits for the news of the attempt. If not, the position is kept for a later request with the

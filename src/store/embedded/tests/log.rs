@@ -6,6 +6,7 @@ use tempfile::TempDir;
 
 use crate::{
     clock::SystemClock,
+    config::OrderLimits,
     lock::{FencingToken, LockName, Mode},
     store::{
         Store,
@@ -438,9 +439,10 @@ fn a_file_that_comes_back_is_neither_read_nor_kept() {
 async fn files_that_come_and_go_are_not_missed_and_no_more_than_two() {
     let directory = TempDir::new().unwrap();
     let start = || {
+        let orders = OrderLimits::default();
         let taken = Directory::take(directory.path()).unwrap();
         let files = taken.files().unwrap().with_sizes(4 * 1024, 16 * 1024);
-        EmbeddedStore::start(taken, Box::new(files), Arc::new(SystemClock)).unwrap()
+        EmbeddedStore::start(taken, Box::new(files), Arc::new(SystemClock), orders).unwrap()
     };
     let logs = || {
         let entries = std::fs::read_dir(directory.path()).unwrap();

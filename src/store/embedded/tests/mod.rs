@@ -8,6 +8,7 @@ mod full;
 mod hand_off;
 mod log;
 mod opening;
+mod order;
 mod places;
 mod rig;
 mod rows;

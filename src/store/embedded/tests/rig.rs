@@ -10,9 +10,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     clock::ManualClock,
+    config::OrderLimits,
     lock::{
-        HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, MinHold, Mode, Salt, Sharing,
-        Terms, Token, Ttl,
+        HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, MinHold, Mode, Order, OrderNumber,
+        Reason, Salt, Sharing, Terms, Token, Ttl,
     },
     store::{
         Store, StoreError,
@@ -41,6 +42,7 @@ const LATE: Duration = Duration::from_secs(10);
 pub(super) struct Rig {
     pub(super) clock: Arc<ManualClock>,
     pub(super) disk: Disk,
+    pub(super) orders: OrderLimits,
     store: Option<EmbeddedStore>,
     directory: TempDir,
 }
@@ -68,6 +70,7 @@ impl Rig {
         Self {
             clock,
             disk: Disk::default(),
+            orders: OrderLimits::default(),
             store: None,
             directory: TempDir::new().unwrap(),
         }
@@ -77,7 +80,7 @@ impl Rig {
         let directory = Directory::take(self.directory.path())?;
         let disk = Box::new(self.disk.clone());
         let clock = Arc::clone(&self.clock);
-        self.store = Some(EmbeddedStore::start(directory, disk, clock)?);
+        self.store = Some(EmbeddedStore::start(directory, disk, clock, self.orders)?);
         Ok(())
     }
 
@@ -324,6 +327,20 @@ pub(super) fn cooling(ms: u64, attempt: Attempt) -> Attempt {
     with(attempt, |it| {
         it.min_hold = MinHold::from_millis(ms, it.ttl()).ok();
     })
+}
+
+/// The order of a request.
+pub(super) fn order(number: u64, by: Option<&str>, rollback: Option<&str>) -> Option<Box<Order>> {
+    Some(Box::new(Order {
+        number: OrderNumber::new(number).unwrap(),
+        by: by.map(Into::into),
+        rollback: rollback.map(|why| Reason::new(why).unwrap()),
+    }))
+}
+
+/// The attempt with an order.
+pub(super) fn ordered(number: u64, attempt: Attempt) -> Attempt {
+    with(attempt, |it| it.said.order = order(number, None, None))
 }
 
 /// The same attempt as one that waits in the queue.

@@ -5,18 +5,18 @@ use std::time::Duration;
 use crate::{
     clock::BootId,
     lock::{
-        Ends, FencingToken, Group, HoldLimit, LockName, Metadata, MinHold, Mode, Owner, Reason,
-        ReleaseRequest, Reservation, Token, TokenHash,
+        Ends, FencingToken, Group, HoldLimit, LockName, Metadata, MinHold, Mode, OrderNumber,
+        Owner, Reason, ReleaseRequest, Reservation, Token, TokenHash,
     },
     store::contract::Attempt,
     store::embedded::{
         fuzzed_row,
         records::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
-        state::{Lease, Moment, WallClock},
+        state::{HighestOrder, Lease, Memory, Moment, OrderedGrant, WallClock},
     },
 };
 
-use super::rig::{Random, key, keyed, limited, name, ttl, with};
+use super::rig::{Random, key, keyed, limited, name, order, ttl, with};
 
 #[test]
 fn a_lease_comes_back_as_it_was_and_neither_a_part_nor_more_nor_another_version_does() {
@@ -46,19 +46,100 @@ fn the_length_of_a_row_is_known_before_it_is_written() {
         RowKey::used_key(&key()),
         RowKey::given_back(&lock, &Token::random().hash()),
     ] {
-        let (tombstone, mut rows) = (Tombstone::from(&tombstone), Rows::default());
-        rows.tombstone(&tombstone, Some(Moment::from_micros(1)));
-        let len = records::len_of_tombstone(&tombstone);
-        assert_eq!(len, rows.as_bytes().len() as u64);
+        let (tombstone, memory) = (Tombstone::from(&tombstone), Moment::from_micros(1).into());
+        assert_length_is_known(&tombstone, &memory);
     }
+    for memory in orders() {
+        assert_length_is_known(&Tombstone::from(&RowKey::order(&lock)), &memory);
+    }
+}
+
+fn assert_length_is_known(tombstone: &Tombstone, memory: &Memory) {
+    let mut rows = Rows::default();
+    rows.tombstone(tombstone, Some(memory));
+    let len = records::len_of_tombstone(tombstone, memory);
+    assert_eq!(len, rows.as_bytes().len() as u64);
+}
+
+#[test]
+fn an_order_comes_back_as_it_was_and_neither_a_part_nor_more_nor_another_version_does() {
+    let of_order = Tombstone::from(&RowKey::order(&name("lock")));
+    let of_key = Tombstone::from(&RowKey::used_key(&key()));
+    for memory in orders() {
+        let mut rows = Rows::default();
+        rows.tombstone(&of_order, Some(&memory));
+        let mut fields = Fields::new(rows.as_bytes());
+        let (found, value) = fields.row().unwrap();
+        assert_eq!(Tombstone::parse(found).as_ref(), Some(&of_order));
+        let mut row = value.unwrap().to_vec();
+        let decode = |row: &[u8]| records::decode_memory(&of_order, row);
+        assert_eq!(decode(&row), Ok(memory));
+        for len in 0..row.len() {
+            assert_eq!(decode(&row[..len]), Err(RowError::CutShort), "{len}");
+        }
+        assert_eq!(
+            records::decode_memory(&of_key, &row),
+            Err(RowError::TooLong)
+        );
+        row.push(0);
+        assert_eq!(decode(&row), Err(RowError::TooLong));
+        // Behind the end of the tombstone: version, flags, number.
+        for (at, value, error) in [
+            (8, 2, RowError::Version(2)),
+            (9, 4, RowError::Invalid("set of flags")),
+            (17, 255, RowError::Invalid("order")),
+        ] {
+            let mut wrong = row.clone();
+            wrong[at] = value;
+            assert_eq!(decode(&wrong), Err(error));
+        }
+    }
+}
+
+/// What a lock may remember of orders.
+fn orders() -> [Memory; 4] {
+    let number = |number| OrderNumber::new(number).unwrap();
+    let grant = |by: Option<&str>, owner: Option<&str>| OrderedGrant {
+        token: TokenHash::from_bytes([7; 32]),
+        at: 0x0102,
+        by: by.map(Into::into),
+        owner: owner.map(|owner| Owner::new(owner).unwrap()),
+    };
+    let set = HighestOrder::from(number(0x0304));
+    let first = HighestOrder {
+        grant: Some(grant(None, None)),
+        ..HighestOrder::from(OrderNumber::MAX)
+    };
+    let next = HighestOrder {
+        previous: Some(number(0)),
+        grant: Some(grant(Some("ci"), Some("näher"))),
+        ..set.clone()
+    };
+    let by_nobody = HighestOrder {
+        previous: Some(number(0x0506)),
+        ..next.clone()
+    };
+    [set, first, next, by_nobody].map(|order| Memory {
+        until: Moment::from_micros(-5),
+        order: Some(Box::new(order)),
+    })
 }
 
 #[test]
 fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
     let mut random = Random(0x9e37_79b9);
     let rows = rows();
+    let of_order = Tombstone::from(&RowKey::order(&name("lock")));
+    let orders = orders().map(|memory| {
+        let mut rows = Rows::default();
+        rows.tombstone(&of_order, Some(&memory));
+        let row = Fields::new(rows.as_bytes()).row().unwrap();
+        row.1.unwrap().to_vec()
+    });
+    let rows = rows.into_iter().map(|(row, _)| row).chain(orders);
+    let rows: Vec<_> = rows.collect();
     for _ in 0..20_000 {
-        let mut row = rows[random.below(rows.len())].0.clone();
+        let mut row = rows[random.below(rows.len())].clone();
         for _ in 0..=random.below(3) {
             let at = random.below(row.len());
             row[at] = u8::try_from(random.below(256)).unwrap();
@@ -92,7 +173,7 @@ fn rows_of_a_record_come_back_in_their_order() {
     );
     let mut rows = Rows::default();
     rows.lease(&lock, lease.row(), Some(&lease));
-    rows.tombstone(&tombstone, Some(now));
+    rows.tombstone(&tombstone, Some(&now.into()));
     rows.lease(&lock, None, None);
     rows.tombstone(&tombstone, None);
     assert_eq!(rows.len(), 4);
@@ -214,6 +295,7 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     };
     full.terms.said.metadata = Metadata::new(entries.into()).unwrap();
     full.terms.said.group = Some(Box::new(group));
+    full.terms.said.order = order(7, Some("ci"), Some("bad release"));
     let reservation = Reservation {
         until_ms: 1_795_000_000_000,
         reason: Reason::new("load test").unwrap(),
@@ -299,7 +381,9 @@ fn records_are_written_as_they_always_were() {
     rows.lease(&lock, lease.row(), Some(&lease));
     rows.lease(&lock, None, None);
     let tombstone = Tombstone::from(&RowKey::released(&lock, &token));
-    rows.tombstone(&tombstone, Some(now));
+    rows.tombstone(&tombstone, Some(&now.into()));
+    let [.., order] = orders();
+    rows.tombstone(&Tombstone::from(&RowKey::order(&lock)), Some(&order));
     let mut bytes = Vec::new();
     meta().encode(&mut bytes);
     let token = "07".repeat(32);
@@ -316,6 +400,10 @@ fn records_are_written_as_they_always_were() {
         "2500 08000000 72",
         &token,
         "6c6f636b 0201000000000000",
+        // Until when, version, flags, number, the number before, and the grant: token, when, by and owner.
+        "0500 4e000000 6f 6c6f636b fbffffffffffffff 01 03 0403000000000000 0605000000000000",
+        &token,
+        "0201000000000000 0200 6369 0600 6ec3a4686572",
     ];
     assert_eq!(hex(rows.as_bytes()), expected.concat().replace(' ', ""));
     let expected = [

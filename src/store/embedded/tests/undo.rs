@@ -5,12 +5,15 @@ use std::{sync::OnceLock, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, FencingToken, IdempotencyHash, LockName, MinHold, RecipientId, Ttl},
+    lock::{
+        BreakTarget, FencingToken, IdempotencyHash, LockName, MinHold, OrderNumber, RecipientId,
+        Ttl,
+    },
     store::{
         Unavailability,
         contract::{
-            Acquisition, Attempt, Confirmation, Holder, Inspection, Release, Releaser, RenewalTtl,
-            Renewer, SHOWN_HOLDERS,
+            Acquisition, Attempt, Confirmation, Holder, Inspection, OrderChange, Release, Releaser,
+            RenewalTtl, Renewer, SHOWN_HOLDERS,
         },
         embedded::{
             records::{Fields, Rows},
@@ -21,8 +24,8 @@ use crate::{
 };
 
 use super::rig::{
-    LONG, Random, assert_distinct_slots, attempt, cooling, key, keyed, name, one_of, patient,
-    reader, share, ttl, waiting, waiting_under, with,
+    LONG, Random, assert_distinct_slots, attempt, cooling, key, keyed, name, one_of, order,
+    patient, reader, share, ttl, waiting, waiting_under, with,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -91,7 +94,7 @@ impl Callers {
     fn one_command(&mut self, state: &mut State, now: Moment) {
         let index = self.attempts.len() - 1 - self.random.below(self.attempts.len().min(10));
         let Attempt { name, token, .. } = self.attempts[index].clone();
-        match self.random.below(16) {
+        match self.random.below(18) {
             0..5 => {
                 let attempt = self.new_attempt();
                 self.places
@@ -124,6 +127,12 @@ impl Callers {
                 drop(broken);
             }
             13 => state.take_back(&[UndeliveredGrant { name, token }], now),
+            14 => drop(state.release(Releaser::Unused, &name, &token, now)),
+            15 => {
+                let seen = state.inspect(&name, now).granted_order.map(|it| it.number);
+                let new = [None, Some(OrderNumber::new(5).unwrap())][self.random.below(2)];
+                drop(state.set_order(&name, OrderChange { seen, new }, now));
+            }
             _ => {
                 let gone = self.random.below(self.places.len() + 1);
                 if gone < self.places.len() {
@@ -153,6 +162,10 @@ impl Callers {
         };
         with(attempt, |it| {
             it.sharing = sharing;
+            it.said.order = match self.random.below(3) {
+                0 => order(self.random.below(9) as u64, None, None),
+                _ => None,
+            };
             it.set_ttl(ttl(100 + self.random.below(100) as u64));
             it.min_hold = match self.random.below(3) {
                 0 => MinHold::from_millis(1 + self.random.below(100) as u64, Ttl::MIN).ok(),
