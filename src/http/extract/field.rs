@@ -97,7 +97,11 @@ impl Field {
     pub(in crate::http) fn parameter(&self, place: ParameterIn) -> Parameter {
         let limits = LimitsConfig::default();
         let (is_required, example) = (self.form.is_required, self.form.example);
-        let (shown, listed) = if is_required { (example, None) } else { (None, example) };
+        let (shown, listed) = if is_required {
+            (example, None)
+        } else {
+            (None, example)
+        };
         let mut schema = self.form.schema(&limits, false);
         if let Schema::Object(object) = &mut schema {
             // The page `/docs` sends the `example` of a parameter unless the user deletes it. A request with an
