@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 from gateway import DEADLINE, PROGRAM, ROOT, Gateway, until
+from redis_server import Redis
 
 # Blocks that need a whole machine, or that other tests run.
 NOT_RUN = {"cargo run --release\n"}
@@ -116,9 +117,9 @@ class Document(unittest.TestCase):
         self.addCleanup(home.cleanup)
         self.home = Path(home.name)
 
-    def begin(self, path=f"{PROGRAM.parent}:", keys=None, **variables):
+    def begin(self, path=f"{PROGRAM.parent}:", keys=None, store=None, **variables):
         """A gateway, and a shell in which `latchgate` is found."""
-        self.gateway = Gateway(keys, environment=variables)
+        self.gateway = Gateway(keys, environment=variables, store=store)
         self.addCleanup(self.gateway.end)
         self.bin = self.home / "bin"
         self.bin.mkdir()
@@ -203,6 +204,18 @@ class Readme(Document):
         file.write_text(next(text for language, text in blocks("docs/declared-locks.md") if language == "toml"))
         self.begin(LATCHGATE_LOCKS_FILE=str(file))
         self.assertEqual(len(self.walk("docs/declared-locks.md", beside=("toml",))), 6)
+
+    def test_and_of_the_page_about_orders(self):
+        redis = Redis()
+        self.addCleanup(redis.end)
+        self.begin(store=redis.url)
+        self.program(self.home / "deploy.sh", "#!/bin/sh\necho $LATCHGATE_NAME >>deployed\n")
+        commit = "git init -q . && git -c user.name=ann -c user.email=ann@example.com commit -q --allow-empty -m first"
+        self.assertEqual(self.shell.run(commit)[1], 0)
+        self.assertEqual(len(self.walk("docs/order.md")), 6)
+        self.assertEqual((self.home / "deployed").read_text().split(), ["deploy:docs", "deploy:web"])
+        _, docs = self.gateway.call("GET", "/locks/deploy:docs")
+        self.assertAlmostEqual(docs["granted_order"], time.time(), delta=DEADLINE)
 
     def test_and_of_the_page_about_checks(self):
         self.begin()

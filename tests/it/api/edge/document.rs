@@ -70,6 +70,28 @@ fn no_caller_is_given_the_idempotency_key_of_another() {
     });
 }
 
+/// The page `/docs` sends what it has filled in. A wait or a filter that the user did not choose would be sent, too.
+#[test]
+fn only_required_parameters_have_an_example_that_is_filled_in() {
+    let document = document();
+    for (route, operation) in operations(&document) {
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let parameter = resolved(&document, parameter);
+            let (name, schema) = (&parameter["name"], &parameter["schema"]);
+            let values = [
+                &parameter["example"],
+                &schema["example"],
+                &schema["default"],
+            ];
+            let is_filled_in = values.iter().any(|value| !value.is_null());
+            assert!(
+                !is_filled_in || parameter["required"] == true,
+                "{route}: {name}"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_operation_says_what_the_edge_may_answer() {
     let document = document();
