@@ -9,6 +9,7 @@ mod late;
 mod leases;
 mod list;
 mod model;
+mod order;
 mod paths;
 mod prelude;
 mod random;

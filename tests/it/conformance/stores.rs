@@ -246,8 +246,8 @@ conformance! {
     }
 }
 
-/// The cases for shared locks, for rests, for reservations and for `supersedes`. The quorum store does not support
-/// them.
+/// The cases for shared locks, for rests, for reservations, for `supersedes` and for orders. The quorum store does not
+/// support them.
 mod sharing {
     use std::future::ready;
 
@@ -255,6 +255,7 @@ mod sharing {
         fixture::{embedded::Embedded, redis::Redis},
         groups,
         leases::reservations,
+        order,
         sharing::{
             breaks, checks, ends, grants, keys, leases, queue, rests, sequences, shown, slots,
         },
@@ -285,6 +286,25 @@ mod sharing {
                 lets_those_behind_the_older_share_the_lock,
                 late_copies_change_nothing,
                 of_a_long_queue_takes_the_older_out,;
+            order:
+                of_a_lower_number_is_refused_and_told_of_the_grant,
+                of_the_same_or_a_higher_number_passes,
+                is_compared_with_nothing_if_there_is_none,
+                of_a_rollback_is_neither_compared_nor_remembered,
+                is_not_compared_for_an_attempt_that_has_its_lease,
+                that_becomes_outdated_in_the_queue_leaves_it_and_the_next_is_granted,
+                of_all_waiters_outdated_leaves_the_lock_free,
+                of_a_crowd_outdated_delays_nobody,
+                of_a_lease_that_was_not_used_is_taken_back,
+                that_is_taken_back_lets_the_next_waiter_pass,
+                is_set_if_it_is_the_one_that_was_seen,
+                decides_which_of_two_waiters_stays,
+                leaves_it_to_the_arrival_which_of_two_waiters_stays,
+                that_is_outdated_keeps_nobody_from_sharing_the_lock,
+                of_a_kept_position_counts_when_its_grant_is_collected,
+                of_a_kept_position_is_compared_when_its_grant_is_collected,
+                of_a_kept_position_that_is_outdated_passes_the_lock_on,
+                that_is_outdated_gives_up_its_own_position_only,;
             grants:
                 those_who_share_a_lock_hold_it_together,
                 one_who_wants_to_be_alone_is_refused_until_the_last_has_gone,
