@@ -9,8 +9,11 @@ use std::fmt::Write as _;
 
 use latchgate::{
     clock::Clock as _,
-    lock::Reservation,
-    store::{contract::FenceCheck, embedded::EmbeddedStore},
+    lock::{Order, OrderNumber, Reservation},
+    store::{
+        contract::{FenceCheck, OrderChange, OrderSetting, Superseding},
+        embedded::EmbeddedStore,
+    },
 };
 use tempfile::TempDir;
 
@@ -209,7 +212,7 @@ impl<'rig> Program<'rig> {
         if let Some(player) = self.players.get(one) {
             self.lock = player.attempt.name.clone();
         }
-        match self.random.below(20) {
+        match self.random.below(21) {
             _ if recent == 0 => self.acquire().await,
             0..6 => self.acquire().await,
             6..9 => self.time().await,
@@ -219,6 +222,7 @@ impl<'rig> Program<'rig> {
             16 => self.give_back(one).await,
             17 => self.break_lock().await,
             18 => self.request_release().await,
+            19 => self.set_order().await,
             _ => self.check().await,
         }
     }
@@ -244,6 +248,13 @@ impl<'rig> Program<'rig> {
             1 => Some(share(Some(2))),
             _ => None,
         };
+        if asked.terms.sharing.is_none() && random.below(2) == 0 {
+            asked.terms.said.order = Some(Box::new(Order {
+                number: a_number(random),
+                by: (random.below(2) == 0).then(|| "ci".into()),
+                rollback: (random.below(8) == 0).then(|| Reason::new("random").unwrap()),
+            }));
+        }
         if random.below(2) == 0 {
             asked = owned(&format!("owner {}", random.below(9)), asked);
         }
@@ -251,6 +262,7 @@ impl<'rig> Program<'rig> {
             && asked.terms.hold_limit().is_none()
             && random.below(8) == 0
         {
+            asked.terms.said.order = None;
             let until = self.rig.now() + Duration::from_secs([4, 20, 100][random.below(3)]);
             let until = u64::try_from(until.as_millis()).unwrap() / 1_000 * 1_000;
             asked.terms.ends = Ends::At(Box::new(Reservation {
@@ -284,7 +296,10 @@ impl<'rig> Program<'rig> {
             asked.wait = Some(Waiting {
                 max_wait: Duration::from_hours(1),
                 longest_queue: 5,
-                supersedes: None,
+                supersedes: (self.random.below(4) == 0).then(|| Superseding {
+                    hash: SupersedeHash::from_bytes([7; 16]),
+                    waited_before: Duration::from_secs([0, 0, 4, 30][self.random.below(4)]),
+                }),
             });
         }
         let (number, asked_for) = (self.players.len(), describe(&asked, key));
@@ -337,11 +352,7 @@ impl<'rig> Program<'rig> {
             }
         }
         for lock in self.locks.clone() {
-            // A stranger leaves: each store clears away what is over, and passes the lock on.
-            let stranger = token();
-            for twin in &self.rig.twins {
-                twin.store.leave(&lock, &stranger, None).await.unwrap();
-            }
+            self.clear_away(&lock).await;
         }
     }
 
@@ -467,6 +478,39 @@ impl<'rig> Program<'rig> {
         });
     }
 
+    async fn set_order(&mut self) {
+        let name = self.lock.clone();
+        let [seen, new] = [(); 2].map(|()| {
+            let random = &mut self.random;
+            (random.below(4) > 0).then(|| a_number(random))
+        });
+        let shown = self.rig.twins[0].store.inspect(&name).await.unwrap();
+        let is_right = self.random.below(3) > 0;
+        let now = shown.granted_order.map(|it| it.number);
+        let change = OrderChange {
+            seen: if is_right { now } else { seen },
+            new,
+        };
+        self.tell(&format!("the order of {name}: {change:?}"));
+        let mut answers = Vec::new();
+        for twin in &self.rig.twins {
+            answers.push(twin.store.set_order(&name, change).await.unwrap());
+        }
+        self.same(|_, twin| match &answers[twin] {
+            OrderSetting::Set => "set".to_owned(),
+            OrderSetting::Changed(order) => format!("changed {order:?}"),
+        });
+        self.clear_away(&name).await;
+    }
+
+    /// A stranger leaves: each store clears away what is over, and passes the lock on.
+    async fn clear_away(&self, lock: &LockName) {
+        let stranger = token();
+        for twin in &self.rig.twins {
+            twin.store.leave(lock, &stranger, None).await.unwrap();
+        }
+    }
+
     /// One of the last leases of the lock, all leases, or no target, for each store.
     fn a_target(&mut self) -> [Option<BreakTarget>; 2] {
         let (choice, back) = (self.random.below(4), self.random.below(4));
@@ -514,7 +558,13 @@ impl<'rig> Program<'rig> {
             }
             self.same(|program, twin| {
                 let holder = program.holder(twin, shown[twin].holder.as_ref());
-                format!("{holder} {:?} {}", shown[twin].queue, shown[twin].waiters)
+                let Inspection {
+                    queue,
+                    waiters,
+                    granted_order,
+                    ..
+                } = &shown[twin];
+                format!("{holder} {queue:?} {waiters} {granted_order:?}")
             });
         }
     }
@@ -677,6 +727,11 @@ impl<'rig> Program<'rig> {
         }
         text + "]"
     }
+}
+
+/// A random order. There are few, so that most are compared with a higher or the same one.
+fn a_number(random: &mut Random) -> OrderNumber {
+    OrderNumber::new(random.below(6) as u64).unwrap()
 }
 
 /// The idempotency key of a request: the bytes of the token with which the request was made.

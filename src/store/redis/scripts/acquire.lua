@@ -433,13 +433,17 @@ local function decide(seen)
     redis.call('DEL', name .. 'absent')
     for _, attempt in ipairs({ id, other or nil }) do
       local ticket = redis.pcall('GET', name .. 'of:' .. attempt)
-      if is_queued(ticket) then
+      -- A position under the key in other words may have a higher order, and stays.
+      if is_queued(ticket) and ticket_fingerprint(ticket) == packed_fingerprint(ARGV[3]) then
         leave_queue(attempt, ticket)
       end
     end
     if share then
       -- The position may have been the head, and have kept the waiters behind it from sharing the lock.
       hand_over(us, share, share.count())
+    elseif not held then
+      -- The lock may have been granted to the kept position of this attempt, and be free now.
+      hand_over(us)
     end
     return refuse('outdated', field(record) .. field(us))
   elseif ordered and not may_have_order() then
