@@ -308,7 +308,7 @@ impl Acquiring {
                     let taken = lock.holder_count + lock.resting.len() as u64;
                     let mode = self.mode_of(Some(name.as_str()));
                     let has_room = mode.has_room(&lock.holders, taken);
-                    let seen = WaitStatus::of_look(lock, owner, self.asked.elapsed());
+                    let seen = WaitStatus::of_look(*lock, owner, self.asked.elapsed());
                     Some(WaitStatus {
                         name: self.group.as_ref().map(|_all| name.clone()),
                         has_room: has_room && seen.waiters > Some(1) && seen.position != Some(1),
@@ -422,8 +422,7 @@ impl Acquiring {
             (None, Some(name)) => Call::new(Method::POST, name, ""),
             _ => Call::at(Method::POST, "/locks".to_owned()),
         };
-        let waited = self.first_sent.map(|first| first.elapsed());
-        let waited = waited.map(|waited| waited.min(LONGEST_EARLIER_WAIT));
+        let waited = (self.first_sent).map(|first| first.elapsed().min(LONGEST_EARLIER_WAIT));
         call.secret(IDEMPOTENCY_KEY, self.key.expose())
             .json(self.request.body(self.group.as_ref(), wait, waited))
     }

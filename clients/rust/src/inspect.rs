@@ -47,7 +47,7 @@ pub struct Inspection {
 /// The result of one inspection of a lock during a wait.
 pub(crate) enum Look {
     /// The lock was inspected.
-    Seen(Inspection),
+    Seen(Box<Inspection>),
     /// The API key may not view the lock.
     Forbidden,
     /// The rate limit of the API key refused the inspection.
@@ -111,7 +111,8 @@ impl Client {
         match answer.status {
             StatusCode::FORBIDDEN => Look::Forbidden,
             status if status.is_success() => {
-                Inspection::from_answer(answer, name).map_or(Look::Unseen, Look::Seen)
+                let seen = Inspection::from_answer(answer, name).map(Box::new);
+                seen.map_or(Look::Unseen, Look::Seen)
             }
             _ => Look::Unseen,
         }

@@ -136,12 +136,12 @@ fn the_order_of_a_lock_is_shown_and_set() {
             ran.err,
             format!("the order of deploy is {now} now, and was 7\n")
         );
-        let [inspected, sent] = &gateway.received()[..] else {
+        let [inspected, changed] = &gateway.received()[..] else {
             panic!("two requests");
         };
         assert_eq!(inspected.line, "GET /locks/deploy HTTP/1.1");
-        assert_eq!(sent.line, "PUT /locks/deploy/granted-order HTTP/1.1");
-        assert_eq!(serde_json::from_str::<Value>(&sent.body).unwrap(), body);
+        assert_eq!(changed.line, "PUT /locks/deploy/granted-order HTTP/1.1");
+        assert_eq!(serde_json::from_str::<Value>(&changed.body).unwrap(), body);
     }
     for (order, text) in [
         (json!(7), "deploy remembers the order 7\n"),

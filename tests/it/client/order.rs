@@ -164,8 +164,8 @@ async fn an_order_is_set_where_the_lock_remembers_the_expected_one() {
         };
         assert_eq!(outcome, expected, "{replies:?}");
         assert_eq!(gateway.received().len(), replies.len());
-        let sent = json!({"order": 5, "if_order": 6, "reason": "milliseconds"});
-        assert_eq!(bodies(&gateway)[0], sent);
+        let body = json!({"order": 5, "if_order": 6, "reason": "milliseconds"});
+        assert_eq!(bodies(&gateway)[0], body);
         let line = &gateway.received()[0].line;
         assert_eq!(line, "PUT /locks/deploy/granted-order HTTP/1.1");
     }
