@@ -45,7 +45,8 @@ pub struct LimitsConfig {
     #[schemars(range(min = 60_000, max = 31_622_400_000_u64))]
     pub order_keep_ms: Millis,
     /// How many locks may remember an order. A request with an order for a further lock is answered with 429. With Redis
-    /// the locks are counted in 16,384 parts by their names, and each part may have eight times its share.
+    /// the locks are counted in 16,384 parts by their names, and each part may have eight times its share and
+    /// 16 more.
     #[schemars(range(min = 1, max = 100_000_000))]
     pub max_orders: u64,
     /// How many fencing tokens (`/locks/NAME/check`) may be checked in a second with one API key at this

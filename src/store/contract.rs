@@ -1,6 +1,6 @@
 //! The contract that every store keeps, and the types of its commands and answers.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
@@ -8,8 +8,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use crate::{
     lock::{
         BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, LockName,
-        OrderNumber, Owner, RecipientId, ReleaseRequest, Salt, Sharing, SupersedeHash, Terms,
-        TokenHash, Ttl,
+        Owner, RecipientId, ReleaseRequest, Salt, Sharing, Terms, TokenHash, Ttl,
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
@@ -17,6 +16,7 @@ use crate::{
 pub use super::break_feed::{BreakFeed, BreakListener, BrokenLease};
 pub use super::check::{Check, Health};
 pub use super::feature::StoreFeature;
+pub use super::order::{GrantedOrder, OrderChange, OrderGrant, OrderSetting, Superseding};
 
 use super::{
     StoreError,
@@ -329,15 +329,6 @@ pub struct Waiting {
     pub supersedes: Option<Superseding>,
 }
 
-/// How a waiter is compared with another one of the same caller, of which the older leaves the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Superseding {
-    /// The hash that both waiters have.
-    pub hash: SupersedeHash,
-    /// How much older the waiter is than its position, because earlier requests of its caller have waited.
-    pub waited_before: Duration,
-}
-
 /// The idempotency key of an attempt, as the store keeps it with the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
@@ -385,44 +376,6 @@ pub enum Acquisition {
     OutdatedOrder(GrantedOrder),
     /// The store remembers orders of as many locks as it may, and none of this lock.
     TooManyOrders,
-}
-
-/// The highest order for which a lock was granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GrantedOrder {
-    /// The order.
-    pub number: OrderNumber,
-    /// The grant; `None` if a caller has set the order, or if a later grant was taken back.
-    pub grant: Option<Box<OrderGrant>>,
-}
-
-/// The grant by which a lock remembers an order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OrderGrant {
-    /// How long ago the lock was granted.
-    pub ago: Duration,
-    /// The name of the API key that was granted the lock; `None` at a gateway without keys.
-    pub by: Option<Arc<str>>,
-    /// The owner text of the lease.
-    pub owner: Option<Owner>,
-}
-
-/// A change of the order that a lock remembers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OrderChange {
-    /// The order that the caller has seen; `None` if the lock remembered none.
-    pub seen: Option<OrderNumber>,
-    /// The order that the lock remembers from now on; `None` for none.
-    pub new: Option<OrderNumber>,
-}
-
-/// The answer to a change of an order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OrderSetting {
-    /// The lock remembers the new order.
-    Set,
-    /// The lock remembers another order than the caller has seen. Nothing was changed.
-    Changed(Option<GrantedOrder>),
 }
 
 /// The holder and the queue that stand between an attempt and a lock.
@@ -710,30 +663,6 @@ impl Releaser {
     /// Whether the lock rests if the minimum hold of the lease is not over.
     pub fn may_rest(self) -> bool {
         matches!(self, Self::Bearer | Self::Recipient(_))
-    }
-}
-
-// === impl Superseding ===
-
-impl From<SupersedeHash> for Superseding {
-    fn from(hash: SupersedeHash) -> Self {
-        Self {
-            hash,
-            waited_before: Duration::ZERO,
-        }
-    }
-}
-
-// === impl GrantedOrder ===
-
-impl GrantedOrder {
-    /// The order alone, for callers that may not view the lock.
-    #[must_use]
-    pub fn without_grant(self) -> Self {
-        Self {
-            grant: None,
-            ..self
-        }
     }
 }
 

@@ -10,6 +10,7 @@ mod error;
 mod feature;
 pub mod history;
 pub mod list_filter;
+mod order;
 pub mod parking;
 pub(crate) mod partition;
 pub mod redis;

@@ -41,7 +41,9 @@ fn files() -> Vec<(String, String)> {
             }
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
             let text = fs::read_to_string(path).unwrap();
-            files.push((name, text.replace("TOMBSTONE", &tombstone)));
+            let text = text.replace("TOMBSTONE", &tombstone);
+            let text = text.replace("ORDER_KEEP", "60000");
+            files.push((name, text.replace("MOST_ORDERS", "100")));
         }
     }
     files

@@ -366,16 +366,17 @@ mod tests {
         }
     }
 
-    fn supersedes(waited_ms: u64) -> Option<Supersedes> {
-        Some(Supersedes {
+    fn superseding(waited_ms: u64) -> Terms {
+        let supersedes = Supersedes {
             key: SupersedeKey::new("x").unwrap(),
             waited_before: Duration::from_millis(waited_ms),
-        })
+        };
+        with(|it| it.supersedes = Some(supersedes))
     }
 
     #[test]
     fn a_request_may_have_waited_longer_when_it_is_repeated() {
-        let [first, later] = [0, 7].map(|ms| with(|it| it.supersedes = supersedes(ms)));
+        let [first, later] = [0, 7].map(superseding);
         assert_eq!(first.fingerprint(), later.fingerprint());
     }
 
@@ -435,7 +436,7 @@ mod tests {
             shares(shared(2, true)),
             with(|it| it.said.owner = Owner::new("x").ok()).fingerprint(),
             metadata.fingerprint(),
-            with(|it| it.supersedes = supersedes(0)).fingerprint(),
+            superseding(0).fingerprint(),
             group(&plain(), [("a", None), ("b", None)]),
             group(&plain(), [("a", None), ("c", None)]),
             group(&metadata, [("a", None), ("b", None)]),

@@ -345,7 +345,8 @@ impl AcquireBody {
         if self.rollback.is_some() && !has_order {
             fields.refuse(&ROLLBACK, "goes with an order: send both");
         }
-        if (self.order.is_some() && !has_alone) || (has_own && self.terms.sharing.is_some()) {
+        let all_share = self.terms.sharing.is_some();
+        if (self.order.is_some() && (all_share || !has_alone)) || (has_own && all_share) {
             fields.refuse(&ORDER, NOT_SHARED);
         }
     }

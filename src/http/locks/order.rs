@@ -20,7 +20,7 @@ use crate::{
         state::AppState,
     },
     lock::{LockName, OrderNumber, Reason},
-    store::contract::OrderChange,
+    store::contract::{GrantedOrder, OrderChange},
 };
 
 /// Set the order that a lock remembers
@@ -78,7 +78,7 @@ pub(in crate::http) async fn set_order(
         })),
         Err(SetOrderError::Changed(mut granted)) => {
             if !caller.views(&name) {
-                granted = granted.map(|it| it.without_grant());
+                granted = granted.map(GrantedOrder::without_grant);
             }
             Err(SetOrderError::Changed(granted).into())
         }

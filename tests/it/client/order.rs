@@ -73,7 +73,11 @@ async fn a_lock_of_a_group_has_an_order_of_its_own() {
         ),
         (
             GroupLocks::from(modes).with_order(&names[0], order(0)),
-            json!([{"name": "a", "order": 0}, "b", {"name": "c", "mode": "shared"}]),
+            json!([
+                {"name": "a", "mode": "exclusive", "order": 0},
+                {"name": "b", "mode": "exclusive"},
+                {"name": "c", "mode": "shared"},
+            ]),
         ),
     ] {
         let gateway = FakeGateway::new([Reply::problem(403, "forbidden", "")]);

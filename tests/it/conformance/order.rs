@@ -15,6 +15,7 @@ fn ordered(number: u64, attempt: Attempt) -> Attempt {
     with(attempt, |it| it.terms.said.order = order(number, None))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a request may have no order")]
 fn order(number: u64, rollback: Option<&str>) -> Option<Box<Order>> {
     Some(Box::new(Order {
         number: OrderNumber::new(number).unwrap(),
@@ -130,7 +131,7 @@ impl Waiter {
                 self.place.rearm();
                 self.store.acquire(&self.asked).await.unwrap()
             }
-            other => panic!("{other:?}"),
+            other @ News::Replaced => panic!("{other:?}"),
         }
     }
 
@@ -148,7 +149,7 @@ impl Waiter {
         }
     }
 
-    async fn is_removed_by_a_newer(mut self) {
+    async fn must_be_removed_by_a_newer(mut self) {
         assert_eq!(self.answer().await, Acquisition::NewerWaiter);
     }
 
@@ -441,19 +442,19 @@ pub(crate) async fn decides_which_of_two_waiters_stays(fixture: &dyn Fixture) {
     assert_eq!(waiters(&store).await, 1);
     // Of two with the same order, or if one has none, the one that came later stays.
     let same = Waiter::stands(&store, newest(0, waits(5))).await;
-    five.is_removed_by_a_newer().await;
+    five.must_be_removed_by_a_newer().await;
     let none = newest(0, patient(attempt("lock", LONG)));
     let none = Waiter::stands(&store, none).await;
-    same.is_removed_by_a_newer().await;
+    same.must_be_removed_by_a_newer().await;
     let two = Waiter::stands(&store, newest(0, waits(2))).await;
-    none.is_removed_by_a_newer().await;
+    none.must_be_removed_by_a_newer().await;
     // A higher one stays, even if it has waited for longer.
     let seven = Waiter::stands(&fixture.last(), newest(5_000, waits(7))).await;
-    two.is_removed_by_a_newer().await;
+    two.must_be_removed_by_a_newer().await;
     // A kept position counts.
     let kept = newest(0, keyed_run(8, key()));
     let kept = Waiter::stands(&store, kept).await;
-    seven.is_removed_by_a_newer().await;
+    seven.must_be_removed_by_a_newer().await;
     let kept = kept.leaves().await;
     is_newer_waiter(&store, &newest(0, waits(7))).await;
     let kept = Waiter::stands(&store, again(&kept)).await;
@@ -472,7 +473,7 @@ pub(crate) async fn leaves_it_to_the_arrival_which_of_two_waiters_stays(fixture:
     assert_eq!(first.answer().await, Acquisition::NewerWaiter);
     is_newer_waiter(&store, &one(AGES)).await;
     let third = Waiter::stands(&fixture.last(), one(0)).await;
-    second.is_removed_by_a_newer().await;
+    second.must_be_removed_by_a_newer().await;
     is_newer_waiter(&store, &one(AGES)).await;
     // A refused attempt has taken nobody out.
     released(&store, &holder).await;

@@ -22,8 +22,8 @@ use crate::{
 
 use super::{
     held::{Catalog, Held, Sharers, shown},
+    highest_order::Memory,
     lease::{Expiry, Lease, LeaseRequest, Moment, WallClock},
-    order::Memory,
     queue::{Notice, Queues},
 };
 

@@ -87,14 +87,8 @@ impl State {
             return Ok(Acquisition::IdempotencyExpired);
         }
         // outdated: the position of the attempt, or of its key, is given up; orders.
-        if let Some(newer) = self.newer_order(name, &attempt.terms.said, now) {
-            if let Some((order, _)) = position.filter(|(_, it)| !differs(attempt, &it.attempt)) {
-                self.drop_position(name, order, now);
-            }
-            return Ok(Acquisition::OutdatedOrder(newer));
-        }
-        if !self.may_have_order(attempt, now) {
-            return Ok(Acquisition::TooManyOrders);
+        if let Some(refusal) = self.refuse_order(attempt, position.as_ref(), now) {
+            return Ok(refusal);
         }
         // granted, over
         let held = self.held.get(name);
@@ -147,8 +141,8 @@ impl State {
         }
         // newer: a waiter with the same key has a higher order, or has arrived later.
         let queue = self.queues.get(name);
-        let older = queue.and_then(|queue| queue.to_supersede(&supersedes?.hash));
-        if older.is_some_and(|(_, older)| self.stays(older, &queued, now)) {
+        let rival = queue.and_then(|queue| queue.to_supersede(&supersedes?.hash));
+        if rival.is_some_and(|(_, rival)| self.stays(rival, &queued, now)) {
             return Ok(Acquisition::NewerWaiter);
         }
         // full; queued, at the end
@@ -618,7 +612,7 @@ impl State {
 }
 
 /// Whether two attempts under one idempotency key have different parameters.
-fn differs(attempt: &Attempt, before: &Attempt) -> bool {
+pub(super) fn differs(attempt: &Attempt, before: &Attempt) -> bool {
     let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
     fingerprint(attempt) != fingerprint(before)
 }

@@ -1,54 +1,26 @@
 //! Orders: each lock remembers the highest order for which it was granted (clause 17).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    lock::{LockName, OrderNumber, Owner, Said, TokenHash},
+    lock::{LockName, OrderNumber, Said, TokenHash},
     store::{
         StoreError,
-        contract::{Attempt, GrantedOrder, OrderChange, OrderGrant, OrderSetting},
+        contract::{Acquisition, Attempt, GrantedOrder, OrderChange, OrderSetting},
         embedded::records::RowKey,
     },
 };
 
 use super::{
     State,
-    lease::{Lease, Moment, WallClock},
+    highest_order::{HighestOrder, Memory, OrderedGrant},
+    lease::{Lease, Moment},
+    operations::differs,
     queue::Queued,
 };
 
 /// How many bytes the row of an order has at most that a caller has set.
 const LONGEST_SET: u64 = 512;
-
-/// What a tombstone remembers, and until when.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Memory {
-    pub(crate) until: Moment,
-    /// What a lock remembers of orders. It outlives the lease, so it is kept like a tombstone. `None` in each tombstone
-    /// of something that has ended.
-    pub(crate) order: Option<Box<HighestOrder>>,
-}
-
-/// The highest order for which a lock was granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HighestOrder {
-    pub(crate) number: OrderNumber,
-    /// The order that was remembered before, which counts again if the grant is taken back.
-    pub(crate) previous: Option<OrderNumber>,
-    /// The grant; `None` if a caller has set the order, or if a later grant was taken back.
-    pub(crate) grant: Option<OrderedGrant>,
-}
-
-/// The grant for which a lock remembers an order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OrderedGrant {
-    pub(crate) token: TokenHash,
-    /// When the lock was granted, in microseconds since 1970. It is only shown. The wall clock also counts the time in
-    /// which the machine was down.
-    pub(crate) at: i64,
-    pub(crate) by: Option<Arc<str>>,
-    pub(crate) owner: Option<Owner>,
-}
 
 // === impl State ===
 
@@ -79,9 +51,27 @@ impl State {
         Some(highest.shown(self.wall, now))
     }
 
+    /// The refusal of an attempt because of its order, if it is refused. It gives up its position in the queue
+    /// then, but not a position under its key that was asked for in other words.
+    pub(super) fn refuse_order(
+        &mut self,
+        attempt: &Attempt,
+        position: Option<&(u64, Queued)>,
+        now: Moment,
+    ) -> Option<Acquisition> {
+        if let Some(newer) = self.newer_order(&attempt.name, &attempt.terms.said, now) {
+            if let Some((own, _)) = position.filter(|(_, it)| !differs(attempt, &it.attempt)) {
+                self.drop_position(&attempt.name, *own, now);
+            }
+            return Some(Acquisition::OutdatedOrder(newer));
+        }
+        let refused = !self.may_have_order(attempt, now);
+        refused.then_some(Acquisition::TooManyOrders)
+    }
+
     /// Whether an order of the attempt may be remembered: the attempt has none, or the lock remembers one, or few other
     /// locks do.
-    pub(super) fn may_have_order(&mut self, attempt: &Attempt, now: Moment) -> bool {
+    fn may_have_order(&mut self, attempt: &Attempt, now: Moment) -> bool {
         if compared(&attempt.terms.said).is_none()
             || self.highest_order(&attempt.name, now).is_some()
             || self.remembered_orders < self.orders.most
@@ -177,56 +167,6 @@ impl State {
             order: Some(Box::new(order)),
         });
         self.put_tombstone((&RowKey::order(name)).into(), memory);
-    }
-}
-
-// === impl Memory ===
-
-impl Memory {
-    fn order_until(&self, now: Moment) -> Option<&HighestOrder> {
-        self.order.as_deref().filter(|_| self.until > now)
-    }
-}
-
-impl From<Moment> for Memory {
-    fn from(until: Moment) -> Self {
-        Self { until, order: None }
-    }
-}
-
-// === impl HighestOrder ===
-
-impl HighestOrder {
-    /// Whether the lock remembers the order because of the lease of this token.
-    fn is_by(&self, token: &TokenHash) -> bool {
-        self.grant.as_ref().is_some_and(|it| it.token == *token)
-    }
-
-    fn shown(&self, wall: WallClock, now: Moment) -> GrantedOrder {
-        let grant = self.grant.as_ref().map(|grant| OrderGrant {
-            ago: Duration::from_micros(
-                wall.time(now)
-                    .saturating_sub(grant.at)
-                    .max(0)
-                    .unsigned_abs(),
-            ),
-            by: grant.by.clone(),
-            owner: grant.owner.clone(),
-        });
-        GrantedOrder {
-            number: self.number,
-            grant: grant.map(Box::new),
-        }
-    }
-}
-
-impl From<OrderNumber> for HighestOrder {
-    fn from(number: OrderNumber) -> Self {
-        Self {
-            number,
-            previous: None,
-            grant: None,
-        }
     }
 }
 

@@ -173,7 +173,7 @@ async fn no_more_locks_have_an_order_than_may() {
         }
         deploy(&rig, "one", 2).await;
         let rollback = with(attempt("three", LONG), |it| {
-            it.said.order = order(1, None, Some("why"))
+            it.said.order = order(1, None, Some("why"));
         });
         rig.granted(&rollback).await;
         rig.released(&rollback).await;

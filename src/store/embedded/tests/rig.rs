@@ -330,6 +330,7 @@ pub(super) fn cooling(ms: u64, attempt: Attempt) -> Attempt {
 }
 
 /// The order of a request.
+#[expect(clippy::unnecessary_wraps, reason = "a request may have no order")]
 pub(super) fn order(number: u64, by: Option<&str>, rollback: Option<&str>) -> Option<Box<Order>> {
     Some(Box::new(Order {
         number: OrderNumber::new(number).unwrap(),

@@ -28,7 +28,7 @@ pub(crate) struct Scripts {
     pub(super) check_fence: Script,
     pub(super) break_lock: Script,
     pub(super) ask: Script,
-    pub(super) order: Script,
+    pub(super) set_order: Script,
     pub(in crate::store::redis) history: HistoryScripts,
 }
 
@@ -94,7 +94,7 @@ impl Scripts {
             check_fence: of_lock(include_str!("check_fence.lua"), &[Keys::lock]).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
             ask: of_queue(include_str!("ask.lua")),
-            order: of_lock(include_str!("order.lua"), &[Keys::lock]),
+            set_order: of_lock(include_str!("set_order.lua"), &[Keys::lock]),
             history: HistoryScripts::new("PEXPIRE"),
         }
     }

@@ -1,5 +1,5 @@
 //! Scripts on a lease: `renew.lua` and `release.lua`; `break.lua` and `ask.lua`, which end exactly the lease or value
-//! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; `order.lua`, which sets the order that it remembers; `check_fence.lua`, which says
+//! that was seen to hold the lock; `inspect.lua` and `list.lua`, which show a lock; `set_order.lua`, which sets the order that it remembers; `check_fence.lua`, which says
 //! whether a lease holds it; and `advance.lua`, which passes on a free lock.
 
 use std::time::Duration;
@@ -385,7 +385,7 @@ impl LockScripts<'_> {
         let fill = |command: &mut Command, _| {
             command.arg(order_digits(seen)).arg(order_digits(new));
         };
-        let run = self.run(&self.context.scripts.order, self.keys.lock(), fill);
+        let run = self.run(&self.context.scripts.set_order, self.keys.lock(), fill);
         let mut reply = run.await?.reply;
         match reply.kind() {
             "set" => Ok(OrderSetting::Set),

@@ -93,7 +93,6 @@ end
 local wait = name .. 'wait'
 local head = ours and not rests and redis.call('LINDEX', wait, '0')
 if ours and not used then
--- import lease
 -- import order
   -- The next waiter is compared with what the lock remembers without this lease.
   forget_order(redis.call('GET', lock))

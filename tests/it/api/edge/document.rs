@@ -238,7 +238,7 @@ fn a_shared_parameter_is_listed_where_it_is_taken() {
             }
         }
     }
-    let expected = [("Idempotency-Key", 3), ("Prefer", 3), ("name", 9)];
+    let expected = [("Idempotency-Key", 3), ("Prefer", 3), ("name", 10)];
     assert_eq!(users, BTreeMap::from(expected));
 }
 
@@ -310,7 +310,7 @@ async fn the_document_is_small_and_sent_once() {
     let (plain, text) = ask(&[]).await;
     // The document must stay small with a base path of any length. Shared locks, groups, release requests, checks and the history are
     // a fifth of it.
-    assert!(text.len() < 152_000, "{} bytes", text.len());
+    assert!(text.len() < 160_000, "{} bytes", text.len());
     assert!(!plain.headers.contains_key("content-encoding"));
     let (small, bytes) = ask(&[("accept-encoding", "gzip, br")]).await;
     assert_eq!(small.headers["content-encoding"], "gzip");

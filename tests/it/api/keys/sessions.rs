@@ -39,7 +39,7 @@ async fn who_has_signed_in_may_do_what_the_key_may() {
             "authentication": true, "expires_at": "2026-11-21T00:00:00.000Z",
             "expires_in_ms": 43_200_000, "max_ttl_ms": 60_000, "name": "ops",
             "permissions": {
-                "acquire": ["deploy:"], "break": [], "check": [], "metrics": true, "reserve": [], "view": ["*"],
+                "acquire": ["deploy:"], "break": [], "check": [], "metrics": true, "reserve": [], "order": [], "view": ["*"],
             },
             "signed_in": true,
         })
@@ -229,7 +229,7 @@ async fn without_keys_everybody_is_known_and_there_is_no_cookie() {
             "authentication": false, "expires_at": null, "expires_in_ms": null,
             "max_ttl_ms": null, "name": null,
             "permissions": {
-                "acquire": ["*"], "break": ["*"], "check": ["*"], "metrics": true, "reserve": ["*"], "view": ["*"],
+                "acquire": ["*"], "break": ["*"], "check": ["*"], "metrics": true, "reserve": ["*"], "order": ["*"], "view": ["*"],
             },
             "signed_in": false,
         })

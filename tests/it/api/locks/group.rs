@@ -196,7 +196,7 @@ async fn what_names_no_group_is_refused_and_says_why() {
         {"names": ["a", {"name": "b", "mode": "exclusive", "limit": 2}]}
             => names[1].limit: is of a shared lock; leave it out, or ask for the mode shared
         {"names": ["a", {"name": "b", "ttl_ms": 1000}]}
-            => names[1].ttl_ms: is not known; the fields of this object are name, mode, limit
+            => names[1].ttl_ms: is not known; the fields of this object are name, mode, limit, order
         {"names": ["a", {"name": "b"}], "mode": "shared"}
             => mode: stands beside an object in names; give each of the locks its own
         {"names": ["a", {"name": "b"}], "mode": "exclusive"}

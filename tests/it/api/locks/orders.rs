@@ -110,11 +110,18 @@ async fn a_lower_order_is_refused_and_the_grant_is_shown_to_those_who_may_view_t
 async fn an_order_for_several_locks_is_for_those_that_are_held_alone() {
     let service = Service::start();
     let body = r#"{"order":7,"names":["a",{"name":"b","order":5},{"name":"c","mode":"shared"}]}"#;
-    let group = service.ask("POST /locks", &JSON, body).await.is(201);
-    let orders: Vec<_> = (0..3)
-        .map(|at| group["leases"][at]["order"].as_u64())
-        .collect();
-    assert_eq!(orders, [Some(7), Some(5), None]);
+    service.ask("POST /locks", JSON, body).await.is(201);
+    let asked = service.script.asked.lock().unwrap();
+    let orders = asked.iter().filter_map(|call| match call {
+        StoreCall::Acquire(attempt) => {
+            let order = attempt.terms.said.order.as_ref();
+            Some((attempt.name.as_str(), order.map(|it| it.number.get())))
+        }
+        _ => None,
+    });
+    let orders: BTreeMap<_, _> = orders.collect();
+    let expected = [("a", Some(7)), ("b", Some(5)), ("c", None)];
+    assert_eq!(orders, expected.into());
 }
 
 #[tokio::test]
@@ -152,7 +159,7 @@ async fn a_request_whose_order_makes_no_sense_is_refused_with_the_field() {
             both,
         ),
     ] {
-        let refused = service.ask(&format!("POST {path}"), &JSON, body).await;
+        let refused = service.ask(&format!("POST {path}"), JSON, body).await;
         assert_eq!(refused.problem(), (400, "invalid-request"), "{body}");
         let errors = json!([{"field": field, "reason": reason}]);
         assert_eq!(refused["errors"], errors, "{body}");
@@ -168,7 +175,7 @@ async fn a_request_whose_order_makes_no_sense_is_refused_with_the_field() {
     let unsupported = service.acquire(r#"{"order":1}"#).await;
     assert_eq!(unsupported.problem(), (422, "unsupported-by-store"));
     let body = r#"{"order":1,"reason":"x"}"#;
-    let unsupported = service.ask("PUT /locks/a/granted-order", &JSON, body).await;
+    let unsupported = service.ask("PUT /locks/a/granted-order", JSON, body).await;
     assert_eq!(unsupported.problem(), (422, "unsupported-by-store"));
 }
 

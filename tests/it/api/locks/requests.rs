@@ -34,7 +34,7 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         {"metadata": {"a": null}} => metadata.a: is null; a text is expected
         {"metadata": {"": "b"}} => metadata: has an entry with an empty name
         {"ttl": 30000}
-            => ttl: is not known; the fields of this body are ttl_ms, wait_ms, max_hold_ms, min_hold_ms, mode, limit, owner, metadata, supersedes, reserve
+            => ttl: is not known; the fields of this body are ttl_ms, wait_ms, max_hold_ms, min_hold_ms, mode, limit, owner, metadata, order, rollback, waiting_since_ms, supersedes, reserve
     "#;
     for (body, expected) in rows(cases) {
         assert_eq!(service.acquire(&body).await.errors(), [expected], "{body}");

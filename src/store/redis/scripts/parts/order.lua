@@ -1,5 +1,5 @@
 -- Compares and remembers the order of a lease: the highest order of all grants is in `:order`. The script that imports
--- this part names `name`, and imports `lease`. (Composing replaces the word ORDER_KEEP by how long an order is
+-- this part names `name`. (Composing replaces the word ORDER_KEEP by how long an order is
 -- remembered after its last grant, in ms.)
 
 -- In place of a number: there is none.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Order: sets the order that a lock remembers, if it is still the expected one.
+-- Set order: sets the order that a lock remembers, if it is still the expected one.
 --
 -- KEYS
 --   1  lock  string: the lease, or a foreign value; names the other keys of the lock
@@ -24,7 +24,6 @@ local name = string.sub(lock, 1, -5)
 
 -- import clock
 -- import field
--- import lease
 -- import order
 
 local record = highest()
