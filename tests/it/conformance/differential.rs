@@ -57,6 +57,9 @@ struct Twin {
 struct Player {
     attempt: Attempt,
     places: Option<[Parked; 2]>,
+    /// Whether it has left a position that is kept. Its gateway gives nothing back then, and the stores differ in
+    /// whether the idempotency key is used up.
+    has_left: bool,
 }
 
 /// The two stores and their clocks.
@@ -243,6 +246,9 @@ impl<'rig> Program<'rig> {
             let least = seconds * 1_000 / [1, 2][random.below(2)] / 1_000 * 1_000;
             asked.terms.min_hold = Some(MinHold::from_millis(least, asked.terms.ttl()).unwrap());
         }
+        if random.below(4) == 0 {
+            asked.terms.supersedes = Some(SupersedeKey::new("newest").unwrap().into());
+        }
         asked.terms.sharing = match random.below(6) {
             0 => Some(share(None)),
             1 => Some(share(Some(2))),
@@ -296,7 +302,7 @@ impl<'rig> Program<'rig> {
             asked.wait = Some(Waiting {
                 max_wait: Duration::from_hours(1),
                 longest_queue: 5,
-                supersedes: (self.random.below(4) == 0).then(|| Superseding {
+                supersedes: asked.terms.supersedes.is_some().then(|| Superseding {
                     hash: SupersedeHash::from_bytes([7; 16]),
                     waited_before: Duration::from_secs([0, 0, 4, 30][self.random.below(4)]),
                 }),
@@ -314,6 +320,7 @@ impl<'rig> Program<'rig> {
         self.players.push(Player {
             attempt: asked,
             places: waits.then_some(places),
+            has_left: false,
         });
         self.same(|program, twin| program.acquisition(twin, &answers[twin]));
         let is_used = matches!(answers[0], Ok(Acquisition::IdempotencyExpired));
@@ -397,7 +404,13 @@ impl<'rig> Program<'rig> {
             return;
         }
         let keep_for = [None, Some(1), Some(4), Some(20)][self.random.below(4)];
+        // The embedded store keeps a position of a reservation that has ended until the time of the position is over.
+        let reservation = self.players[one].attempt.terms.reservation();
+        let ends = reservation.map(Reservation::until);
+        let wall = self.rig.clock.wall();
         let keep_for = keep_for.map(Duration::from_secs);
+        let keep_for = keep_for.filter(|it| ends.is_none_or(|end| wall + *it < end));
+        self.players[one].has_left = keep_for.is_some();
         self.tell(&format!("{one} leaves, keeping for {keep_for:?}"));
         let Attempt {
             name,
@@ -427,6 +440,9 @@ impl<'rig> Program<'rig> {
 
     async fn give_back(&mut self, one: usize) {
         let player = &mut self.players[one];
+        if player.has_left {
+            return;
+        }
         player.places = None;
         let Attempt { name, token, .. } = player.attempt.clone();
         self.tell(&format!("{one} is given back"));
@@ -586,7 +602,13 @@ impl<'rig> Program<'rig> {
             return;
         }
         for (twin, place) in places.iter_mut().enumerate() {
-            if heard[twin].is_none() {
+            let is_outdated = heard[1 - twin].as_ref();
+            let is_outdated = is_outdated.is_some_and(|it| it.starts_with("OutdatedOrder"));
+            if heard[twin].is_none() && is_outdated {
+                // Redis may forget a waiter, whose order is compared when it asks again: here it asks again as well.
+                let news = Some(News::Forgotten);
+                heard[twin] = self.heard(twin, &attempt, place, news).await;
+            } else if heard[twin].is_none() {
                 let news = timeout(Duration::from_secs(8), place.news()).await.ok();
                 heard[twin] = self.heard(twin, &attempt, place, news).await;
             }
@@ -744,6 +766,7 @@ fn describe(asked: &Attempt, key: usize) -> String {
         name, terms, wait, ..
     } = asked;
     let lock = &name.as_str()[..1];
-    let wait = wait.is_some();
-    format!("{lock} under {key}: {terms:?}, waits: {wait}")
+    let (wait, supersedes) = (wait.is_some(), wait.and_then(|it| it.supersedes));
+    let before = supersedes.map(|it| it.waited_before);
+    format!("{lock} under {key}: {terms:?}, waits: {wait}, supersedes: {before:?}")
 }
