@@ -81,8 +81,8 @@ end
 
 -- Grants the lock to the attempt. Before the call, the script has checked that no waiter is before the attempt, and
 -- that the lock is free or may be shared with its holders. `share`: writes a shared lease, and answers what to reply.
--- `remember`: remembers the order of the lease.
-local function take(us, share, remember)
+-- `note_order`: remembers the order of the lease.
+local function take(us, share, note_order)
   local lasts, told = ARGV[2], ''
   if tonumber(lasts) > LONGEST_TTL then
     lasts = lasts - math.floor(us / 1000)
@@ -106,8 +106,8 @@ local function take(us, share, remember)
   if not share then
     redis.call('SET', lock, lease, 'PX', lasts)
   end
-  if remember then
-    remember(lease)
+  if note_order then
+    note_order(lease)
   end
   if used then
     redis.call('SET', used, 'l' .. id, 'PX', lasts + TOMBSTONE)

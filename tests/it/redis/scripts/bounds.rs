@@ -36,7 +36,7 @@ async fn each_operation_is_one_round_trip_of_a_few_commands() {
     until("nobody else asks", async || {
         calls(&rig.server).await;
         rig.inspect(&asked.name).await.unwrap();
-        let inspect = "evalsha 1, get 1, llen 1, lrange 1, time 1";
+        let inspect = "evalsha 1, get 1, llen 1, lrange 1, mget 1, time 1";
         calls(&rig.server).await == expected(inspect)
     })
     .await;
