@@ -349,14 +349,18 @@ end
 -- Whether the name may have an order: it has one, or few other names in this slot have one.
 local function may_have_order()
   local orders, now = string.sub(counter, 1, -1 - #'fence') .. 'orders', math.floor(us / 1000)
-  if not highest() then
-    redis.call('ZREMRANGEBYSCORE', orders, '-inf', now)
-    if not redis.call('ZSCORE', orders, name) and redis.call('ZCARD', orders) >= MOST_ORDERS then
+  local left = ORDER_KEEP + (waits or 0)
+  local is_new = redis.call('ZADD', orders, string.format('%.0f', now + left), name) == 1
+  if is_new and not highest() then
+    local past = string.format('%.0f', now)
+    for _, over in ipairs(redis.call('ZRANGE', orders, '-inf', past, 'BYSCORE', 'LIMIT', '0', '64')) do
+      redis.call('ZREM', orders, over)
+    end
+    if redis.call('ZCARD', orders) > MOST_ORDERS then
+      redis.call('ZREM', orders, name)
       return false
     end
   end
-  local left = ORDER_KEEP + (waits or 0)
-  redis.call('ZADD', orders, string.format('%.0f', now + left), name)
   redis.call('PEXPIRE', orders, string.format('%.0f', left))
   return true
 end
