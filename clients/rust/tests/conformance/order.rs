@@ -62,6 +62,7 @@ async fn c38_a_lock_is_granted_for_no_older_work() {
 
     let seventh = acquire(&client, &rig.name, waiting(7));
     rig.until_waiters(1).await;
+    #[expect(clippy::disallowed_methods, reason = "the test waits for the task")]
     let sixth = {
         let (client, name) = (client.clone(), rig.name.clone());
         tokio::spawn(async move { client.acquire(&name, &waiting(6)).await })
