@@ -12,13 +12,14 @@
 //! and at each start, the store begins a file with all rows: nothing is appended to bytes that might not be on
 //! disk.
 //!
-//! **A full disk.** `latchgate.reserve` is at least twice as long as all rows, plus 256 KiB, and so is the log
-//! file. When no file can grow, all rows are written into the reserve, which becomes the log; the log file
-//! before it becomes the reserve. No block is freed in between, and this can be repeated without end. The rows
-//! must not grow meanwhile, so the writer refuses acquires until the disk has more room than the two files
-//! need, and refuses requests to release that take more than half of the spare room. A hand-off replaces the
-//! lease that ended, and is granted. If several waiters could share the lock, no more of them are granted than
-//! leases ended in the same batch; the other waiters follow when there is room.
+//! **A full disk.** `latchgate.reserve` is at least twice as long as all rows, plus 256 KiB, and so is the
+//! log file. When no file can grow, all rows are written into the reserve, which becomes the log; the log
+//! file before it becomes the reserve. No block is freed in between, and this can be repeated without end.
+//! The rows must not grow meanwhile, so the writer refuses acquires until the disk has more room than the two
+//! files need, and refuses requests to release that take more than half of the spare room. A hand-off
+//! replaces the lease that ended, and is granted, unless there is no room for the order of the waiter. If
+//! several waiters could share the lock, no more of them are granted than leases ended in the same batch; the
+//! other waiters follow when there is room.
 //!
 //! **A backup** is a snapshot in memory, made as the next file is. A mark in its header says that the store may
 //! have granted larger fencing tokens after the backup was made: a start from it is refused if the wall clock

@@ -7,6 +7,8 @@ use latchgate::{
 
 use crate::conformance::prelude::*;
 
+/// Longer than any news take on a busy machine, and shorter than a wait: no news come only because a wait is over.
+const SOON: Duration = Duration::from_secs(30);
 /// How long a position is kept: longer than any case takes.
 const GRACE: Option<Duration> = Some(Duration::from_mins(1));
 
@@ -121,7 +123,7 @@ impl Waiter {
 
     /// Waits for the answer, as a gateway does: asks again if the store has forgotten the position.
     async fn answer(&mut self) -> Acquisition {
-        let news = timeout(LATE, self.place.news()).await;
+        let news = timeout(SOON, self.place.news()).await;
         match news.expect("there are news in time") {
             News::Granted(_) | News::GrantedProvisionally => {
                 Acquisition::Granted(self.store.must_confirm(&self.asked).await)
@@ -477,7 +479,16 @@ pub(crate) async fn leaves_it_to_the_arrival_which_of_two_waiters_stays(fixture:
     is_newer_waiter(&store, &one(AGES)).await;
     // A refused attempt has taken nobody out.
     released(&store, &holder).await;
-    third.granted().await;
+    let third = third.granted().await;
+    // A position that was taken over has arrived when it was first taken.
+    let first = newest(0, patient(keyed("lock", LONG, key())));
+    let first = Waiter::stands(&store, first).await.leaves().await;
+    sleep(Duration::from_secs(1)).await;
+    let back = Waiter::stands(&fixture.last(), again(&first)).await;
+    let second = Waiter::stands(&store, one(500)).await;
+    back.is_removed_by_a_newer().await;
+    released(&store, &third).await;
+    second.granted().await;
 }
 
 pub(crate) async fn that_is_outdated_keeps_nobody_from_sharing_the_lock(fixture: &dyn Fixture) {

@@ -532,7 +532,7 @@ impl State {
                 return;
             }
             let wanted = !is_over && self.is_attended_or_kept(first);
-            if wanted && self.is_full() {
+            if wanted && (self.is_full() || self.lacks_room_for_order(said)) {
                 self.hold_back(name);
                 return;
             }

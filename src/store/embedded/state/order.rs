@@ -19,8 +19,9 @@ use super::{
     queue::Queued,
 };
 
-/// How many bytes the row of an order has at most that a caller has set.
-const LONGEST_SET: u64 = 512;
+/// How many bytes the row of an order has at most: less than the longest names of a lock and of an API key, and the
+/// longest owner, together.
+const LONGEST_ORDER: u64 = 2_048;
 
 // === impl State ===
 
@@ -82,6 +83,11 @@ impl State {
         self.remembered_orders < self.orders.most
     }
 
+    /// Whether a full disk has no room for the order of a waiter.
+    pub(super) fn lacks_room_for_order(&self, said: &Said) -> bool {
+        compared(said).is_some() && self.check_room(LONGEST_ORDER).is_err()
+    }
+
     /// Remembers the order of a lease, of which a caller may be told from now on.
     pub(super) fn remember_order(&mut self, name: &LockName, lease: &Lease, now: Moment) {
         let Some(number) = compared(&lease.said) else {
@@ -128,7 +134,7 @@ impl State {
         now: Moment,
     ) -> Result<OrderSetting, StoreError> {
         if change.new.is_some() {
-            self.check_room(LONGEST_SET)?;
+            self.check_room(LONGEST_ORDER)?;
         }
         self.clear_what_is_over(name, now);
         let highest = self.highest_order(name, now);

@@ -235,6 +235,49 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
 }
 
 #[test]
+fn who_has_an_order_is_held_back_while_there_is_no_room_for_it() {
+    let parking = Parking::default();
+    let mut state = State::new(vec![], vec![], 0, parking.clone());
+    let now = Moment::from_micros(1);
+    let room = |state: &State, spare: u64| Shortage {
+        error: Unavailability::Overloaded.into(),
+        room: state.live_bytes() * 3 / 2 + spare,
+    };
+    for (has_order, spare, is_granted) in [
+        (false, 1_000, true),
+        (true, 1_000, false),
+        (true, 10_000, true),
+    ] {
+        let [holder, waiter] = [attempt("lock", LONG), waiting("lock")];
+        let waiter = with(waiter, |it| {
+            it.said.order = has_order.then(|| order(7, None, None)).flatten();
+        });
+        let _place = parking.park(waiter.name.clone(), waiter.token);
+        for asked in [&holder, &waiter] {
+            state.acquire(asked, now).unwrap();
+        }
+        drop(state.commit());
+        let shortage = room(&state, spare);
+        state.bound(Some(shortage), now);
+        drop(state.release(Releaser::Bearer, &holder.name, &holder.token, now));
+        assert_eq!(state.commit().len(), usize::from(is_granted), "{spare}");
+        state.bound(None, now);
+        assert_eq!(state.commit().len(), usize::from(!is_granted), "{spare}");
+        drop(state.release(Releaser::Bearer, &waiter.name, &waiter.token, now));
+        drop(state.commit());
+    }
+    // Nor is an order set that does not fit.
+    let lock = name("lock");
+    let shortage = room(&state, 1_000);
+    state.bound(Some(shortage), now);
+    let seen = OrderNumber::new(7).ok();
+    for (new, fits) in [(OrderNumber::new(8).ok(), false), (None, true)] {
+        let set = state.set_order(&lock, OrderChange { seen, new }, now);
+        assert_eq!(set.is_ok(), fits, "{set:?}");
+    }
+}
+
+#[test]
 fn rests_are_not_counted_as_holders_during_a_batch_either() {
     let now = Moment::from_micros(1_000_000);
     let mut state = State::new(vec![], vec![], 0, Parking::default());
