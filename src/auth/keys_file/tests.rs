@@ -48,7 +48,7 @@ fn a_key_says_everything_about_itself() {
     assert_eq!(key.secrets.len(), 2);
     assert_eq!(
         serde_json::to_string(&key.permissions).unwrap(),
-        r#"{"acquire":["ci:","deploy:"],"view":["*"],"break":["ci:"],"reserve":[],"check":[],"metrics":true}"#
+        r#"{"acquire":["ci:","deploy:"],"view":["*"],"break":["ci:"],"reserve":[],"order":[],"check":[],"metrics":true}"#
     );
     let end = key.expires_at.unwrap();
     assert_eq!(

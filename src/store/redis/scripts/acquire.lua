@@ -207,7 +207,7 @@ end
 -- import hand_over
 -- import sweep
 -- import grant_ttl
--- import settle
+-- import settle_lease
 
 -- === Bring up to date: expired leases are removed, and waiters that may have the lock are granted it.
 

@@ -50,7 +50,7 @@ const PARTS: Parts = Parts {
         ("order", include_str!("parts/order.lua")),
         ("rest", include_str!("parts/rest.lua")),
         ("send", include_str!("parts/send.lua")),
-        ("settle", include_str!("parts/settle.lua")),
+        ("settle_lease", include_str!("parts/settle_lease.lua")),
         ("sweep", include_str!("parts/sweep.lua")),
     ],
     fields: &[

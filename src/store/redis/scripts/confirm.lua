@@ -35,7 +35,7 @@ local held = redis.call('GET', lock)
 -- import shared
 -- import grant_ttl
 -- import order
--- import settle
+-- import settle_lease
 
 local whole, us, share = KEYS[2] and not KEYS[4], clock(), nil
 if is_shared(held) then

@@ -41,7 +41,7 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import hand_over
 -- import sweep
 -- import grant_ttl
--- import settle
+-- import settle_lease
 -- import contention
 
 local held, us = redis.call('GET', lock), clock()
