@@ -4,7 +4,7 @@ if (string.byte(marks, 4) == 49) then
 local alone = place == '' or (string.byte(place, 1) == 120)
 local me, late, waits = string.sub(floor, 17, 32), (string.byte(place, 4) == 49), ARGV[7] and tonumber(ARGV[7])
 local marks = string.sub(place, 1, 3) .. mark .. string.sub(place, 5)
-if seen[1] and not (seen[2] or used or newest) and string.sub(seen[1], 1, 65) ~= id and not is_shared(seen[1]) then
+if seen[1] and not (seen[2] or used or newest or ordered) and string.sub(seen[1], 1, 65) ~= id and not is_shared(seen[1]) then
 local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
 local before, token, replaces, ticket = kept_by(kept), string.sub(id, 2, 65), false, nil
 local first = is_untold(kept) or ((string.byte(kept, 69) == 50) and before == token)
@@ -14,6 +14,8 @@ news = news .. field(field(what) .. field(string.sub(waiter, 2, 65)))
 send(gateway, what, string.sub(waiter, 2, 65))
 if string.sub(ticket, 2, 17) ~= NO_GATEWAY or (string.byte(ticket, 21) == 49) then
 notify(string.sub(ticket, 2, 17), 'replaced', other)
+local found = type(value) == 'string' and string.sub(value, 1, 65)
+return found, ticket, (#value >= 81) and string.sub(value, 66, 81) or string.sub(ticket, 26, 41)
 if (string.byte(ticket, 19) == 49) then
 redis.call('SET', name .. 'key:' .. string.sub(ticket, 147, 210), 'n' .. older, 'PX', 60000)
 notify(string.sub(ticket, 2, 17), 'outdated', older)
@@ -25,6 +27,7 @@ local kept = exclusive or share and whose and share.find(string.sub(whose, 2, 66
 if kept and used and (string.byte(kept, 68) == 49) and string.sub(kept, 208, 271) == key then
 if string.sub(kept, 272, 335) ~= string.sub(ARGV[3], 154, 217) then
 local other = whose and string.sub(whose, 2, 66) ~= id and string.sub(whose, 2, 66)
+if is_queued(ticket) and string.sub(ticket, 211, 274) == string.sub(ARGV[3], 154, 217) then
 local fits = not held or (share and not alone and share.count() < tonumber(string.sub(place, 5, 8)))
 return field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
 if at and other and string.sub(ticket, 211, 274) ~= string.sub(ARGV[3], 154, 217) then
@@ -91,13 +94,6 @@ return 'given_back ' .. id .. ' ' .. field(news) .. field(string.sub(lease, 71, 
 local hold_limit, now = string.sub(held, 127, 135), math.floor(us / 1000)
 if left ~= -1 and ends < string.sub(held, 103, 118) then
 return string.sub(held, 1, 102) .. ends .. string.sub(held, 119)
-if (string.byte(held, 66) == 104) then
-local id, since = string.sub(held, 1, 65), is_untold(held) and us or string.sub(held, 87, 102)
-local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
-local lease = id .. 'h' .. string.sub(held, 67, 86) .. since .. ends .. string.sub(held, 119)
-if (string.byte(held, 70) == 49) then
-if (string.byte(held, 68) == 49) then
-redis.call('SET', name .. 'key:' .. string.sub(held, 208, 271), 'l' .. id, 'PX', left + 60000)
 -- hand_over
 local used = name .. 'key:' .. string.sub(body, 147, 210)
 if not (string.byte(body, 19) == 49) then
@@ -115,6 +111,9 @@ redis.call('SET', name .. 'key:' .. string.sub(body, 147, 210), 'l' .. id, 'PX',
 local left = string.sub(body, 42, 57) - us
 redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + 60000)
 send(gateway, 'granted', string.sub(id, 2, 65), fence)
+local gateway = string.sub(body, 2, 17)
+news = news .. field('9:forgotten64:' .. string.sub(id, 2, 65))
+send(gateway, 'forgotten', string.sub(id, 2, 65))
 local alone = alive and (string.byte(body, 18) == 120)
 local fits = alive and (not share or not alone and count < tonumber(string.sub(body, 22, 25)))
 -- inspect
@@ -147,6 +146,12 @@ elseif is_queued(body) and ARGV[3] ~= '' and (string.byte(body, 19) == 49)
 local kept = 'q' .. NO_GATEWAY .. string.sub(body, 18, 41) .. ends .. string.sub(body, 58)
 redis.call('SET', name .. 'key:' .. string.sub(body, 147, 210), 'q' .. id, 'PX', ARGV[3] + 60000)
 if stood and not (string.byte(body, 21) == 49) then
+-- order
+return type(record) == 'string' and (#record >= 32) and record or nil
+return record and string.sub(record, 1, 16) > order and record or nil
+return record and (#record >= 97) and string.sub(record, 33, 97) == string.sub(lease, 1, 65)
+local previous = record and string.sub(record, 1, 16) or NO_ORDER
+local previous = string.sub(record, 17, 32)
 -- quorum_ask
 local before = record[3] and tonumber(string.sub(record[3], 1, 16))
 -- release
@@ -188,6 +193,16 @@ local ends = shifted(string.sub(asked, 1, 16))
 record.asked = ends .. string.sub(asked, 17)
 -- send
 local gateway, ms = is_queued(body) and string.sub(body, 2, 17) or NO_GATEWAY, string.format('%.0f', lasts)
+-- set_order
+local number = record and string.sub(record, 1, 16) or ''
+-- settle_lease
+if (string.byte(held, 66) == 104) then
+local id, since = string.sub(held, 1, 65), untold and us or string.sub(held, 87, 102)
+local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
+local lease = id .. 'h' .. string.sub(held, 67, 86) .. since .. ends .. string.sub(held, 119)
+if (string.byte(held, 70) == 49) then
+if (string.byte(held, 68) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(held, 208, 271), 'l' .. id, 'PX', left + 60000)
 -- shared
 local id, ends = string.sub(lease, 1, 65), string.sub(lease, 103, 118)
 local left, has_slot = math.max(1, math.ceil((ends - us) / 1000)), (string.byte(lease, 67) == 110)
