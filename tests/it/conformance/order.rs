@@ -486,7 +486,7 @@ pub(crate) async fn leaves_it_to_the_arrival_which_of_two_waiters_stays(fixture:
     sleep(Duration::from_secs(1)).await;
     let back = Waiter::stands(&fixture.last(), again(&first)).await;
     let second = Waiter::stands(&store, one(500)).await;
-    back.is_removed_by_a_newer().await;
+    back.must_be_removed_by_a_newer().await;
     released(&store, &third).await;
     second.granted().await;
 }
