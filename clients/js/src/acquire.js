@@ -166,12 +166,7 @@ export class Acquire {
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
       if (!answer.ok && !this.#goesOn(answer, wait, left)) {
-        // A gateway refuses a request that contradicts its declarations before it looks at the lock. Every other 409 says that no
-        // copy of the request holds anything, so nothing is withdrawn.
-        const code = answer.status === 409 && answer.body?.code;
-        const settled = code !== 'declared-differently' && code;
-        if (settled && settled !== 'request-replaced') this.#retry.inDoubt = false;
-        throw this.#retry.doubted(refusal(answer, undefined, this.#names), settled);
+        throw this.#retry.doubted(refusal(answer, undefined, this.#names), answer.body?.code === 'request-replaced');
       }
       if (place) line.next(place, true);
       this.#retry.failed = 0;
@@ -198,7 +193,7 @@ export class Acquire {
    * Whether the acquire must send a further request after this answer to a request that waited for `wait`, when `left`
    * was left of the whole wait.
    */
-  #goesOn({ body }, wait, left) {
+  #goesOn({ status, body }, wait, left) {
     switch (body?.code) {
       case 'locked':
         // The answer describes the lock after all copies of the request, so no earlier copy is in doubt.
@@ -210,14 +205,17 @@ export class Acquire {
       case 'request-replaced':
         // An earlier copy of this request arrived late and took the position. A further request takes it back.
         return this.#isOwnKey && this.#retry.left > 0;
-      case 'idempotency-expired':
-        // A lease was granted, its answer was lost, and the lease has ended.
-        return this.#beginsAnew();
       case 'invalid-request':
         // This gateway does not allow so long a wait, so the next request waits half as long.
         this.#link = Math.max(wait / 2, SHORTEST_LINK_MS);
         return wait > this.#link && !!body.errors?.some(({ field }) => field === 'wait_ms');
+      case 'idempotency-expired':
+        // A lease was granted, its answer was lost, and the lease has ended.
+        if (this.#beginsAnew()) return true;
     }
+    // Nearly every 409 says that no copy of the request holds anything. With `declared-differently`, the gateway has
+    // refused this copy before it looked at the lock.
+    if (status === 409 && !/^decl/.test(body?.code)) this.#retry.inDoubt = false;
   }
 
   /** The lease in an answer; `undefined` if the lease has already ended and the acquire starts again. */

@@ -58,9 +58,9 @@ export function refusal({ status, ok, body, location }, Failure, names) {
   const problem = body?.code ? body : undefined;
   const held = names && problem?.code === 'locked' && heldBy(problem, names);
   // The query and the password of a redirect's target are left out, because they may be secrets.
-  const redirect = location ? `: a redirect to ${location.replace(/[?#].*/, '').replace(/^(\w*:?\/\/)[^/]*@/, '$1')}, which is not followed` : '';
+  const redirect = location ? `: a redirect to ${location.replace(/[?#].*/, '').replace(/^(\w*:?\/\/)[^/]*@/, '$1')}, not followed` : '';
   const other = ok && names && typeof body?.name === 'string' && !names.includes(body.name);
-  const text = other ? `the answer is about the lock ${body.name}, not ${names}: a proxy has changed the path` : held || (problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood${redirect}`);
+  const text = other ? `the answer is about the lock ${body.name}, not ${names}: a proxy changed the path` : held || (problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood${redirect}`);
   Failure ??=
     status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : ok || status === 504 ? OutcomeUnknown : LatchgateError;
   // Only the text of the problem says whether the lease was broken or ended otherwise.
