@@ -211,8 +211,9 @@ class Acquiring:
                 self._is_queued = False
                 self._has_failed = answer.status == 500
                 code = (answer.problem() or {}).get("code")
-                # Every 409 but request-replaced says that no copy of the request holds anything, so nothing is withdrawn.
-                if code == "locked" or (answer.status == 409 and code not in (None, "request-replaced")):
+                # Nearly every 409 says that no copy of the request holds anything, so nothing is withdrawn. A gateway
+                # refuses a request that contradicts its declarations before it looks at the lock.
+                if code == "locked" or (answer.status == 409 and code not in (None, "request-replaced", "declared-differently")):
                     retry.answered(settled=True)
                 raise retry.refusal(answer, self._request.names)
             self._is_queued = wait > 0
