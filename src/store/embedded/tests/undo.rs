@@ -259,11 +259,11 @@ fn who_has_an_order_is_held_back_while_there_is_no_room_for_it() {
         drop(state.commit());
         let shortage = room(&state, spare);
         state.bound(Some(shortage), now);
-        drop(state.release(Releaser::Bearer, &holder.name, &holder.token, now));
+        state.release(Releaser::Bearer, &holder.name, &holder.token, now);
         assert_eq!(state.commit().len(), usize::from(is_granted), "{spare}");
         state.bound(None, now);
         assert_eq!(state.commit().len(), usize::from(!is_granted), "{spare}");
-        drop(state.release(Releaser::Bearer, &waiter.name, &waiter.token, now));
+        state.release(Releaser::Bearer, &waiter.name, &waiter.token, now);
         drop(state.commit());
     }
     // Nor is an order set that does not fit.
