@@ -70,7 +70,7 @@ pub struct LimitsConfig {
 pub struct OrderLimits {
     /// How long an order is remembered after the last grant with an order, in ms.
     pub keep_ms: u64,
-    /// Of how many locks an order may be remembered.
+    /// The largest number of locks whose orders are remembered.
     pub most: u64,
 }
 

@@ -26,7 +26,8 @@ pub struct LocksConfig {
     pub file: String,
 }
 
-/// What the locks file declares about a lock, or about each lock with a prefix. What is not declared is free.
+/// One `[[lock]]` table of the locks file: the terms of a lock, or of each lock whose name begins with a prefix. Requests
+/// choose the terms that the table leaves out.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredLock {
@@ -48,7 +49,7 @@ pub struct DeclaredLock {
     pub order: Option<Required>,
     /// Whether no request may hold the shared lock alone.
     pub exclusive: Option<Refuse>,
-    /// What the declaration is for.
+    /// What the lock protects, or why it has these terms: a text for people to read.
     pub description: Option<String>,
 }
 

@@ -457,7 +457,7 @@ pub struct SharedHolders {
 /// How many leases of a shared lock an answer shows at most.
 pub const SHOWN_HOLDERS: usize = 100;
 
-/// Who renews a lease: a bearer of its token, its recipient, or a new recipient.
+/// The party that renews a lease: a bearer of its token, its recipient, or a new recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewer {
     /// A caller that has the token. The recipient of the lease does not change.
@@ -469,7 +469,7 @@ pub enum Renewer {
     Adopter(RecipientId),
 }
 
-/// Who releases a lease: a bearer of its token, or its recipient.
+/// The party that releases a lease: a bearer of its token, or its recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Releaser {
     /// A caller that has the token.

@@ -158,7 +158,7 @@ pub fn describe_grant(grant: &OrderGrant) -> String {
     format!("at {}{to_whom}{}", grant.at, to.join(", "))
 }
 
-/// What the declaration of the lock is for.
+/// The `description` of a declared lock, in brackets, for the end of an error text; empty if it has none.
 fn described(problem: &Problem) -> String {
     let text = problem.description.as_ref();
     text.map_or_else(String::new, |text| format!(" ({text})"))

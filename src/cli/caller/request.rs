@@ -199,7 +199,7 @@ impl LockArg {
 // === impl WantedLocks ===
 
 impl From<LockName> for WantedLocks {
-    /// One lock, in the mode that the request implies.
+    /// One lock for which the command line names no mode: it is held as it is declared, or else alone.
     fn from(name: LockName) -> Self {
         Self {
             modes: [(name.clone(), AcquireMode::Declared)].into(),

@@ -339,7 +339,8 @@ impl AcquireBody {
         self.order = order.or(self.order);
     }
 
-    /// What is wrong with the orders of a group, whose own ones are `orders`: the field, and why.
+    /// Refuses an order for locks that are shared, and a rollback without an order. `has_own`: whether a lock of a group
+    /// has an order for itself. `has_alone`: whether the request may hold a lock alone.
     pub(super) fn refuse_orders(&self, fields: &mut Fields<'_>, has_own: bool, has_alone: bool) {
         let has_order = self.order.is_some() || has_own;
         if self.rollback.is_some() && !has_order {
@@ -462,7 +463,8 @@ impl RequestBody for AcquireBody {
 
     fn read(fields: &mut Fields<'_>) -> Self {
         let reserves = fields.has(&RESERVE);
-        let beside = [&TTL, &MAX_HOLD, &MIN_HOLD, &LIMIT].map(|field| (field, fields.has(field)));
+        let beside = [&TTL, &MAX_HOLD, &MIN_HOLD, &LIMIT, &ORDER];
+        let beside = beside.map(|field| (field, fields.has(field)));
         let mut body = Self::of_any(fields);
         let waited_before = fields.whole(&WAITING_SINCE).unwrap_or_default();
         let supersedes = fields.parsed(&SUPERSEDES, SupersedeKey::not_blank);
@@ -470,27 +472,18 @@ impl RequestBody for AcquireBody {
             key,
             waited_before: Duration::from_millis(waited_before),
         });
-        if body.order.is_some() && body.terms.sharing.is_some() {
-            fields.refuse(&ORDER, NOT_SHARED);
-        }
-        if body.rollback.is_some() && body.order.is_none() {
-            fields.refuse(&ROLLBACK, "goes with an order: send both");
-        }
-        if reserves && body.order.is_some() {
-            fields.refuse(&ORDER, BESIDE_RESERVE);
-        }
+        body.refuse_orders(fields, false, true);
         body.reserve = fields.object(&RESERVE, |fields| Some(ReserveBody::read(fields)));
         let is_shared = body.terms.sharing.is_some() && !beside[3].1;
         for (field, is_there) in beside.into_iter().chain([(&MODE, is_shared)]) {
             if reserves && is_there {
-                fields.refuse(field, BESIDE_RESERVE);
+                fields.refuse(field, "does not go with reserve: leave one of the two out");
             }
         }
         body
     }
 }
 
-const BESIDE_RESERVE: &str = "does not go with reserve: leave one of the two out";
 /// Why a shared lock has no order: of two leases that share a lock, the lower order may end last.
 pub(super) const NOT_SHARED: &str =
     "is for a lock that is held alone: leave out order, or mode and limit";

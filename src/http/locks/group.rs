@@ -150,7 +150,7 @@ struct OwnTerms {
     order: Option<OrderNumber>,
 }
 
-/// One lock of a group, with its own terms.
+/// One lock of a group as the list `names` has it: its name, and the terms that only this lock has.
 pub(in crate::http) struct LockOfGroup {
     /// `None`: the name is missing or invalid, and the request is refused.
     name: Option<LockName>,
@@ -167,7 +167,8 @@ declare_fields! {
         "names": ["database", {"name": "cluster:eu", "mode": "shared"}],
         "ttl_ms": 30000, "wait_ms": 10000, "owner": "ci-runner-7"
     }"#);
-    /// One lock of a group, with a mode, a limit and an order of its own. Null is the same as leaving a field out.
+    /// One lock of a group: its name, and the mode, the limit and the order that only this lock has. Null is the same as
+    /// leaving a field out.
     const LOCK: "LockOfGroup" => Form::TEXT.example(r#"{"name": "openai", "mode": "shared", "limit": 20}"#);
     /// The name of the lock.
     const LOCK_NAME: "name" => NAME.required();

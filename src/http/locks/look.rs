@@ -129,7 +129,7 @@ pub(in crate::http) struct LockBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = answers::OrderGrant, required = false)]
     order_granted: Option<answers::OrderGrant>,
-    /// What the operator has declared about the lock. Only if the lock is declared.
+    /// The terms that the operator has declared for the lock in the locks file. Only if the lock is declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     declared: Option<DeclaredLock>,

@@ -278,7 +278,7 @@ pub(in crate::http) struct Locked {
     pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
-    /// What the declaration of the lock is for.
+    /// The `description` of the lock in the locks file, if the lock is declared.
     pub(super) description: Option<String>,
     pub(super) resting: Vec<Rest>,
     /// After how long the request finds room, if the lock has no holder and only rests.
