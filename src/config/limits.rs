@@ -128,7 +128,7 @@ impl Default for LimitsConfig {
             max_holders: 1_000,
             // A month: an older commit is seldom deployed after a month without any deploy.
             order_keep_ms: Millis(2_592_000_000),
-            // At 400 bytes each, these are 40 MB.
+            // At 600 bytes each, these are 60 MB.
             max_orders: 100_000,
             // A check costs one read at the store. So many reads leave most of the time of a Redis server to acquires.
             checks_per_second: 2_000,

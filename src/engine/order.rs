@@ -1,5 +1,7 @@
 //! Set the order that a lock remembers, after a mistake or to begin anew.
 
+use std::sync::Arc;
+
 use crate::{
     lock::{LockName, Reason},
     store::{
@@ -43,7 +45,7 @@ impl Engine {
         if !self.0.store.supports(StoreFeature::Order) {
             return Err(SetOrderError::Unsupported);
         }
-        let engine = std::sync::Arc::clone(&self.0);
+        let engine = Arc::clone(&self.0);
         DetachOnDrop::new(&self.0.lifecycle, async move {
             let outcome = match engine.store.set_order(&name, change).await {
                 Ok(OrderSetting::Set) => {
@@ -55,6 +57,13 @@ impl Engine {
                 Err(error) => Err(error.into()),
             };
             record(outcome.clone()).await;
+            if outcome.is_ok() {
+                let (history, set) = (Arc::clone(&engine.facts.history), change.new);
+                // A reader of the history is not waited for.
+                engine.lifecycle.spawn_background(async move {
+                    history.order_set(&name, set, by.as_ref(), &reason).await;
+                });
+            }
             outcome
         })
         .await

@@ -51,19 +51,6 @@ pub enum OrderSetting {
     Changed(Option<GrantedOrder>),
 }
 
-// === impl GrantedOrder ===
-
-impl GrantedOrder {
-    /// The order alone, for callers that may not view the lock.
-    #[must_use]
-    pub fn without_grant(self) -> Self {
-        Self {
-            grant: None,
-            ..self
-        }
-    }
-}
-
 // === impl Superseding ===
 
 impl From<SupersedeHash> for Superseding {

@@ -93,8 +93,9 @@ pub struct HistoryEntry {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HistoryNote {
     /// The kind of the event: `release-requested`, `rest-ended` (a break ended the rest of the lock after the
-    /// release of this lease), or `stale-write-refused` (a check refused the fencing token after the lease had
-    /// ended).
+    /// release of this lease), `stale-write-refused` (a check refused the fencing token after the lease had
+    /// ended), or `order-set` (a caller set the order that the lock remembers, when this lease was the last in the
+    /// history).
     pub kind: String,
     /// When it happened.
     #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
@@ -102,7 +103,8 @@ pub struct HistoryNote {
     /// The caller that caused the event; null if it is not known.
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub by: Option<String>,
-    /// The reason that was given; null without a reason.
+    /// The reason that was given; null without a reason. Of `order-set` it begins with the new order, or with
+    /// `none`.
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub reason: Option<String>,
 }

@@ -18,7 +18,7 @@ use crate::{
     config::HistoryConfig,
     engine::leases::{LeaseRegistry, RegisteredLease},
     lifecycle::Lifecycle,
-    lock::{History, HistoryEntry, HistoryNote, LockName},
+    lock::{FencingToken, History, HistoryEntry, HistoryNote, LockName, OrderNumber, Reason},
     store::{
         AnyStore, StoreError,
         history::{EndedLease, HistoryBatch, HistoryBounds, HistoryCounts},
@@ -48,6 +48,8 @@ pub(in crate::engine) struct Recorder {
     waits: Notify,
 }
 
+/// The kind of the note that a caller has set the order of the lock.
+const ORDER_SET: &str = "order-set";
 /// How long the gateway pauses between two writes.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often counts alone are written, and how often the gateway tries again after a failure.
@@ -154,6 +156,32 @@ impl Recorder {
                 self.note(name, lease, RELEASED, by, reason);
             }
             (None, None) => {}
+        }
+    }
+
+    /// Records that a caller has set the order that the lock remembers: as a note of the last lease in the history,
+    /// because the order is of no lease. `set`: the new order, `None` if the lock has forgotten it.
+    pub(in crate::engine) async fn order_set(
+        &self,
+        name: &LockName,
+        set: Option<OrderNumber>,
+        by: Option<&Actor>,
+        reason: &Reason,
+    ) {
+        if self.bounds.entries == 0 {
+            return;
+        }
+        let history = self.read(name).await.ok();
+        let last = history.and_then(|it| it.entries.first().map(|entry| entry.fencing_token));
+        if let Some(Ok(fence)) = last.map(FencingToken::new) {
+            let set = set.map_or_else(|| "none".to_owned(), |set| set.get().to_string());
+            self.note(
+                name,
+                fence,
+                ORDER_SET,
+                by,
+                Some(&format!("{set}: {}", reason.as_str())),
+            );
         }
     }
 

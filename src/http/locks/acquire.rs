@@ -339,17 +339,14 @@ impl AcquireBody {
         self.order = order.or(self.order);
     }
 
-    /// Refuses an order for locks that are shared, and a rollback without an order. `has_own`: whether a lock of a group
-    /// has an order for itself. `has_alone`: whether the request may hold a lock alone.
-    pub(super) fn refuse_orders(&self, fields: &mut Fields<'_>, has_own: bool, has_alone: bool) {
-        let has_order = self.order.is_some() || has_own;
-        if self.rollback.is_some() && !has_order {
-            fields.refuse(&ROLLBACK, "goes with an order: send both");
-        }
-        let all_share = self.terms.sharing.is_some();
-        if (self.order.is_some() && (all_share || !has_alone)) || (has_own && all_share) {
-            fields.refuse(&ORDER, NOT_SHARED);
-        }
+    /// Refuses the order, or the rollback, of a request of which no lock has an order.
+    pub(super) fn refuse_untaken(&self) -> Result<(), Problem> {
+        let (field, why) = match (self.order, &self.rollback) {
+            (Some(_), _) => (ORDER.name, NOT_SHARED),
+            (None, Some(_)) => (ROLLBACK.name, "goes with an order: send both"),
+            (None, None) => return Ok(()),
+        };
+        Err(Problem::invalid_field(field, why))
     }
 
     /// Makes the acquire request of a hold stream. Unlike a plain acquire, it always has a hold limit.
@@ -431,12 +428,12 @@ impl AcquireBody {
             let field = if is_asked { &TTL } else { &MIN_HOLD };
             Problem::check_ttl(field, ttl, caller)?;
         }
-        let is_shared = self.terms.sharing.is_some();
-        if self.order.is_some() && is_shared && !self.is_order_for_all {
-            // The mode may be that of a declaration.
-            return Err(Problem::invalid_field(ORDER.name, NOT_SHARED));
+        // The mode may be that of a declaration.
+        let order = self.order.filter(|_| self.terms.sharing.is_none());
+        if order.is_none() && !self.is_order_for_all {
+            self.refuse_untaken()?;
         }
-        if let Some(number) = self.order.filter(|_| !is_shared) {
+        if let Some(number) = order {
             if self.rollback.is_some() && !caller.permits(Permission::Order, Some(&name)) {
                 return Err(Problem::forbidden(Permission::Order, Some(&name)));
             }
@@ -472,7 +469,6 @@ impl RequestBody for AcquireBody {
             key,
             waited_before: Duration::from_millis(waited_before),
         });
-        body.refuse_orders(fields, false, true);
         body.reserve = fields.object(&RESERVE, |fields| Some(ReserveBody::read(fields)));
         let is_shared = body.terms.sharing.is_some() && !beside[3].1;
         for (field, is_there) in beside.into_iter().chain([(&MODE, is_shared)]) {
@@ -485,8 +481,7 @@ impl RequestBody for AcquireBody {
 }
 
 /// Why a shared lock has no order: of two leases that share a lock, the lower order may end last.
-pub(super) const NOT_SHARED: &str =
-    "is for a lock that is held alone: leave out order, or mode and limit";
+const NOT_SHARED: &str = "is for a lock that is held alone: leave out order, or mode and limit";
 
 // === impl ReserveBody ===
 

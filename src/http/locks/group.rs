@@ -27,7 +27,7 @@ use crate::{
 };
 
 use super::{
-    acquire::{AcquireBody, LIMIT, MODE, NOT_SHARED, ORDER, WaiterCount, sharing},
+    acquire::{AcquireBody, LIMIT, MODE, ORDER, WaiterCount, sharing},
     answer::{Acquired, Annotated, Notes},
     lease::{ReleaseAnswer, ReleaseQuery, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
@@ -99,6 +99,10 @@ pub(in crate::http) async fn acquire_group(
             part.complete(name, gateway.declared(name).as_deref(), &gateway)?;
             part.into_request(name.clone(), key.clone(), &caller)
         })?;
+        let mut parts = request.parts().iter();
+        if parts.all(|part| part.terms.said.order.is_none()) {
+            terms.refuse_untaken()?;
+        }
         let waits = !request.keyed().wait.is_zero();
         let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
         // The request waits for one lock at a time, and no position is kept for it.
@@ -180,15 +184,10 @@ impl RequestBody for AcquireGroupBody {
     const ABOUT: Field = ACQUIRE;
 
     fn read(fields: &mut Fields<'_>) -> Self {
-        let (locks, terms) = (locks(fields), AcquireBody::of_any(fields));
-        if let Some(GroupLocks { names, own }) = &locks {
-            let is_shared =
-                |own: &&OwnTerms| own.mode.is_some_and(|(sharing, _)| sharing.is_some());
-            let shared = own.values().filter(is_shared).count();
-            let has_own = own.values().any(|own| own.order.is_some());
-            terms.refuse_orders(fields, has_own, shared < names.as_slice().len());
+        Self {
+            locks: locks(fields),
+            terms: AcquireBody::of_any(fields),
         }
-        Self { locks, terms }
     }
 }
 
@@ -202,17 +201,11 @@ impl RequestBody for LockOfGroup {
             fields.refuse(&LOCK_NAME, "is missing");
         }
         let (name, mode) = (fields.parsed(&LOCK_NAME, LockName::new), sharing(fields));
-        let order = order(fields, &ORDER);
-        if order.is_some() && mode.0.is_some() {
-            fields.refuse(&ORDER, NOT_SHARED);
-        }
-        Self {
-            name,
-            own: OwnTerms {
-                mode: Some(mode),
-                order,
-            },
-        }
+        let own = OwnTerms {
+            mode: Some(mode),
+            order: order(fields, &ORDER),
+        };
+        Self { name, own }
     }
 }
 

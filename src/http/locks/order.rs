@@ -78,7 +78,7 @@ pub(in crate::http) async fn set_order(
         })),
         Err(SetOrderError::Changed(mut granted)) => {
             if !caller.views(&name) {
-                granted = granted.map(GrantedOrder::without_grant);
+                granted = granted.map(|it| GrantedOrder { grant: None, ..it });
             }
             Err(SetOrderError::Changed(granted).into())
         }

@@ -404,12 +404,7 @@ impl<'rig> Program<'rig> {
             return;
         }
         let keep_for = [None, Some(1), Some(4), Some(20)][self.random.below(4)];
-        // The embedded store keeps a position of a reservation that has ended until the time of the position is over.
-        let reservation = self.players[one].attempt.terms.reservation();
-        let ends = reservation.map(Reservation::until);
-        let wall = self.rig.clock.wall();
         let keep_for = keep_for.map(Duration::from_secs);
-        let keep_for = keep_for.filter(|it| ends.is_none_or(|end| wall + *it < end));
         self.players[one].has_left = keep_for.is_some();
         self.tell(&format!("{one} leaves, keeping for {keep_for:?}"));
         let Attempt {

@@ -2,9 +2,9 @@
 
 use latchgate::{
     engine::Actor,
-    lock::{History, HistoryEntry},
+    lock::{History, HistoryEntry, OrderNumber},
     store::{
-        contract::{FenceCheck, FenceQuery},
+        contract::{FenceCheck, FenceQuery, OrderChange},
         history::{HistoryBatch, HistoryBounds, HistoryCounts, HistoryRecord, StoredHistory},
     },
 };
@@ -384,5 +384,40 @@ pub(super) async fn a_lease_whose_rest_was_broken_stays_released(fixture: &dyn F
     assert_eq!(
         (&*note.kind, note.by.as_deref()),
         ("rest-ended", Some("ops"))
+    );
+}
+
+/// A caller that sets the order of a lock is noted, also while nobody holds the lock.
+pub(super) async fn a_change_of_the_order_is_noted_at_the_last_lease(fixture: &dyn Fixture) {
+    let config = HistoryConfig {
+        after_ms: Millis(0),
+        ..HistoryConfig::default()
+    };
+    let [here, there] = gateways_with(fixture, &config);
+    if !fixture.store().supports(StoreFeature::Order) {
+        return;
+    }
+    let granted = here.acquire(request("lock", "holder")).await.unwrap();
+    granted.delivery.delivered();
+    let token = granted.lease.token.hash();
+    here.release(name("lock"), token, key("ci")).await.unwrap();
+    until_history(&there, |it| {
+        it.entries.first().is_some_and(|it| end(it).is_some())
+    })
+    .await;
+    let change = OrderChange {
+        seen: None,
+        new: OrderNumber::new(7).ok(),
+    };
+    let reason = Reason::new("runs begin anew").unwrap();
+    let record = |_| std::future::ready(());
+    let set = there.set_order(name("lock"), change, reason, key("ops"), record);
+    set.await.unwrap();
+    let is_noted = |it: &HistoryEntry| !it.notes.is_empty();
+    let history = until_history(&here, |it| it.entries.first().is_some_and(is_noted)).await;
+    let note = &history.entries[0].notes[0];
+    assert_eq!(
+        (&*note.kind, note.by.as_deref(), note.reason.as_deref()),
+        ("order-set", Some("ops"), Some("7: runs begin anew"))
     );
 }

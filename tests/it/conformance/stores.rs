@@ -119,6 +119,7 @@ conformance! {
             a_short_lease_that_another_gateway_releases_is_counted_there,
             the_holder_and_a_short_lease_with_a_minimum_hold_are_shown,
             a_lease_whose_rest_was_broken_stays_released,
+            a_change_of_the_order_is_noted_at_the_last_lease,
             short_leases_are_only_counted,;
         list:
             shows_every_lock_that_is_held_as_inspect_does,

@@ -160,6 +160,7 @@ local ours = string.sub(held, 1, 65) == id
 local recipient = string.sub(held, 144, 207)
 recipient = string.byte(recipient) == 32 and string.sub(id, 2, 65) or recipient
 local rests = ours and used and string.sub(held, 136, 143) ~= '00000000'
+if ours and (not used or (string.byte(held, 66) == 112) or (string.byte(held, 66) == 107)) then
 return 'released ' .. id .. ' 0:32:' .. string.sub(held, 71, 102)
 if (string.byte(lease, 67) < 97) then
 local lasts, us, ended = (rest or 0) + 60000, '', '32:' .. string.sub(lease, 71, 102)
@@ -194,7 +195,7 @@ record.asked = ends .. string.sub(asked, 17)
 -- send
 local gateway, ms = is_queued(body) and string.sub(body, 2, 17) or NO_GATEWAY, string.format('%.0f', lasts)
 -- set_order
-local number = record and string.sub(record, 1, 16) or ''
+local number, became = record and string.sub(record, 1, 16) or '', redis.call('GET', of)
 -- settle_lease
 if (string.byte(held, 66) == 104) then
 local id, since = string.sub(held, 1, 65), untold and us or string.sub(held, 87, 102)

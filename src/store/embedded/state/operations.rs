@@ -297,8 +297,9 @@ impl State {
                 return Leaving::Replaced;
             }
             let keep_for = keep_for.filter(|_| queued.attempt.idempotency.is_some());
+            let end = self.reservation_end(&queued.attempt);
             let kept = keep_for.map(|keep_for| Queued {
-                until: now.after(keep_for),
+                until: now.after(keep_for).min(end.unwrap_or(Moment::MAX)),
                 attended: false,
                 ..queued.clone()
             });

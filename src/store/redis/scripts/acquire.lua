@@ -335,13 +335,13 @@ local function rival(other)
 end
 
 -- Whether this attempt leaves, and not the rival: the attempt with the lower order leaves, or else the earlier one. A
--- rival that is dead does not stay.
-local function yields(ticket, arrived)
-  local mine, theirs, stays = ordered and order_of(ARGV[3]), ordered and order_of(ticket), nil
+-- rival that is dead does not stay. `was_queued`: this attempt was queued before and has not confirmed its grant in time,
+-- so the rival has come later.
+local function yields(ticket, arrived, was_queued)
+  local mine, theirs = ordered and order_of(ARGV[3]), ordered and order_of(ticket)
+  local stays = was_queued or (ARGV[11] and arrived > string.format('%016.0f', us - ARGV[11] * 1000))
   if mine and theirs and mine ~= theirs then
     stays = theirs > mine
-  else
-    stays = ARGV[11] and arrived > string.format('%016.0f', us - ARGV[11] * 1000)
   end
   return stays and lives(ticket, us)
 end
@@ -493,17 +493,16 @@ local function decide(seen)
     write_ticket(us, ticket_since(ticket), copies)
     return queued(us, ticket_since(ticket), at, redis.call('LLEN', wait), held)
   end
-  -- newer: this attempt was queued before, and has not confirmed its grant in time. A waiter has come since then.
-  if (is_ticket(became) or is_ticket(ticket)) and rival(other) then
-    redis.call('SET', of, 'n', 'PX', TOMBSTONE)
-    if used then
-      redis.call('SET', used, 'n' .. id, 'PX', TOMBSTONE)
-    end
-    return refuse('newer')
-  end
   -- newer: a waiter with the same key has a higher order, or has arrived later.
-  local older, its_ticket, arrived = rival()
-  if older and yields(its_ticket, arrived) then
+  local older, its_ticket, arrived = rival(other)
+  local was_queued = is_ticket(became) or is_ticket(ticket)
+  if older and yields(its_ticket, arrived, was_queued) then
+    if was_queued then
+      redis.call('SET', of, 'n', 'PX', TOMBSTONE)
+      if used then
+        redis.call('SET', used, 'n' .. id, 'PX', TOMBSTONE)
+      end
+    end
     return refuse('newer')
   end
   -- full; queued, at the end

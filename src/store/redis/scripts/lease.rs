@@ -382,8 +382,11 @@ impl LockScripts<'_> {
         &self,
         OrderChange { seen, new }: OrderChange,
     ) -> Result<OrderSetting, StoreError> {
-        let fill = |command: &mut Command, _| {
+        let nonce = Token::random().hash().to_string();
+        let fill = |command: &mut Command, sending| {
+            let late = u8::from(sending == Sending::Again);
             command.arg(order_digits(seen)).arg(order_digits(new));
+            command.arg(&nonce).arg(late);
         };
         let run = self.run(&self.context.scripts.set_order, self.keys.lock(), fill);
         let mut reply = run.await?.reply;

@@ -23,8 +23,8 @@
 --   broken ARGV 1: news, 0 | 1   the lease was broken; 1: another holder has the lock
 --   overdue ARGV 1: news, 0 | 1  the lease has ended, and a release request for it is overdue; 1: as above
 --   shared ARGV 1: news          nothing was done: the lock is shared, and its other keys must be given
---   moving ARGV 1: news          nothing was done: the token does not hold the lock, and how its lease ended
---                                cannot be read while the slot is being moved
+--   moving ARGV 1: news          nothing was done: the token does not hold the lock, and how its lease ended, or the
+--                                order that the lock remembers, cannot be read while the slot is being moved
 -- Replay
 --   A lease whose end is remembered is answered `released` again; any other lease is answered as no longer held.
 -- Clock
@@ -52,6 +52,19 @@ if ours and releaser then
 end
 -- Whether the lock may rest. Most leases have no minimum hold, and need none of the parts below.
 local rests = ours and used and lease_min_hold(held) ~= '00000000'
+if ours and (not used or lease_state_is(held, 'p') or lease_state_is(held, 'k')) then
+-- import order
+  local lease = redis.call('GET', lock)
+  if not KEYS[2] and order_of(lease) then
+    return 'moving ' .. id .. ' 0:'
+  elseif used then
+    -- A failover may have undone that the grant was confirmed.
+    remember_order(lease)
+  else
+    -- The next waiter is compared with what the lock remembers without this lease.
+    forget_order(lease)
+  end
+end
 if not KEYS[2] and not rests then
   if not ours then
     return (held == '2*' and 'shared ' or 'moving ') .. id .. ' 0:'
@@ -92,11 +105,6 @@ end
 
 local wait = name .. 'wait'
 local head = ours and not rests and redis.call('LINDEX', wait, '0')
-if ours and not used then
--- import order
-  -- The next waiter is compared with what the lock remembers without this lease.
-  forget_order(redis.call('GET', lock))
-end
 if ours and not rests and not head then
   local ended = remember_release(held)
   redis.call('DEL', lock)

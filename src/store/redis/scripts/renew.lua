@@ -103,7 +103,11 @@ if adopts and before ~= recipient then
   remember_end('2' .. before, 'a', left + TOMBSTONE)
   before = recipient
 end
--- A renewal by the holder proves that the grant was delivered.
+-- A renewal by the holder proves that the grant was delivered. A failover may have undone that it was confirmed.
+if whole and is_untold(held) then
+-- import order
+  remember_order(held)
+end
 recipient, ttl = adopts and before or lease_recipient(held), string.format('%08.0f', ttl)
 held = lease_with(held, { state = 'h', ends = ends, ttl = ttl, recipient = recipient })
 if share then

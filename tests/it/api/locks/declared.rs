@@ -335,6 +335,11 @@ async fn each_lock_of_a_group_has_its_own_declaration() {
     let answer = service.ask("POST /locks", JSON, body).await;
     let answer = answer.is_problem(409, "declared-differently");
     assert!(answer["detail"].as_str().unwrap().contains("`api`"));
+    // All are declared as shared, so the order would count for none.
+    let body = r#"{"names":["api","gpu:1"],"order":7}"#;
+    let answer = service.ask("POST /locks", JSON, body).await;
+    let answer = answer.is_problem(400, "invalid-request");
+    assert_eq!(answer["errors"][0]["field"], "order");
 }
 
 #[tokio::test]

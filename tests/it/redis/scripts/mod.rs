@@ -8,6 +8,7 @@ mod hold_limits;
 mod keys;
 mod late;
 pub(crate) mod list;
+mod orders;
 mod recipients;
 mod rests;
 mod sharing;

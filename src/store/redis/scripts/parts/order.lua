@@ -35,6 +35,11 @@ local function remember_order(lease)
   local record = order and highest()
   if order and not is_by(record, lease) then
     local previous = record and highest_number(record) or NO_ORDER
+    -- Without the metadata of the caller, which may be long: quotes within its first entry, which has the order, are
+    -- escaped.
+    local _, start = string.find(lease, '\n{"":"#', 1, true)
+    local past = string.find(lease, '","', start, true)
+    lease = past and string.sub(lease, 1, past) .. '}' or lease
     redis.call('SET', name .. 'order', order .. previous .. lease, 'PX', 'ORDER_KEEP')
   end
 end
