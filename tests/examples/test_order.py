@@ -4,7 +4,9 @@ import concurrent.futures
 import os
 import random
 import signal
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -13,6 +15,10 @@ from pathlib import Path
 from ci import RECIPES
 from gateway import PROGRAM, Gateway, until
 from redis_server import Redis
+
+CLIENT = Path(__file__).resolve().parents[2] / "clients" / "github-action"
+sys.path.append(str(CLIENT / "tests"))
+from runner import Job  # noqa: E402
 
 LOCK = "deploy:production"
 RUNS = int(os.environ.get("LATCHGATE_ORDER_RUNS", "200"))
@@ -32,7 +38,33 @@ class Order(unittest.TestCase):
             self.addCleanup(gateway.end)
         home = tempfile.TemporaryDirectory(prefix="latchgate-order-")
         self.addCleanup(home.cleanup)
-        self.deployed = Path(home.name) / "deployed"
+        self.home = Path(home.name)
+        self.deployed = self.home / "deployed"
+        subprocess.run([CLIENT / "pack", self.home / "action"], check=True)
+
+    def run_action(self, number, has_order, end):
+        """Deploys `number` in a job of a runner with the action, whose first step is killed perhaps."""
+        home = Path(tempfile.mkdtemp(dir=self.home))
+        order = {"order": str(number)} if has_order else {}
+        url = self.random.choice(self.gateways).url
+        job = Job(self, self.home / "action", shutil.which("node"), home, lock=LOCK, url=url, wait="60s", ttl="6s", **order)
+        step = job.main()
+        try:
+            if end:
+                try:
+                    step.process.wait(self.random.uniform(0.05, 1))
+                except subprocess.TimeoutExpired:
+                    step.process.send_signal(end)
+            if step.ended().code:
+                outdated = "is outdated" in step.log
+                self.assertTrue(end or outdated, f"seed {SEED}: action {number}: {step.log}")
+                return outdated
+            subprocess.run(["sh", "-c", DEPLOY, "sh", str(number), self.deployed, "0.01"], check=True)
+            post = job.post()
+            self.assertEqual(post.code, 0, f"seed {SEED}: action {number}: {post.log}")
+            return False
+        finally:
+            job.end()
 
     def start(self, number, how, has_order, rollback=None):
         """Starts a run at one of the gateways, which deploys `number` under the lock."""
@@ -60,6 +92,8 @@ class Order(unittest.TestCase):
         )
 
     def run_one(self, number, how, has_order, end):
+        if how == "action":
+            return self.run_action(number, has_order, end)
         run = self.start(number, how, has_order)
         if end:
             try:
@@ -83,7 +117,7 @@ class Order(unittest.TestCase):
         ends = (None, None, None, None, None, None, signal.SIGKILL, signal.SIGTERM)
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             runs = [
-                pool.submit(self.run_one, number, self.random.choice(("run", "locked.sh")), has_order, self.random.choice(ends))
+                pool.submit(self.run_one, number, self.random.choice(("run", "locked.sh", "action")), has_order, self.random.choice(ends))
                 for number in numbers
             ]
             return sum(run.result() for run in runs)
