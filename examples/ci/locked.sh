@@ -83,6 +83,8 @@ if [ -n "${LOCK_LATEST:-}" ]; then
     [ -z "$names" ] || { say "LOCK_LATEST is for one lock"; exit 2; }
     terms="$terms, \"supersedes\": \"$(plain "$LOCK_LATEST")\""
 fi
+# What was to be a number is empty: without an order, older work would be deployed.
+[ "${LOCK_ORDER-unset}" ] || { say "LOCK_ORDER is set, and empty"; exit 2; }
 case ${LOCK_ORDER:-} in
 '') [ -z "${LOCK_ROLLBACK:-}" ] || { say "LOCK_ROLLBACK goes with LOCK_ORDER"; exit 2; } ;;
 *[!0-9]* | 0?* | ?????????????????*) say "LOCK_ORDER is a whole number up to 9007199254740991"; exit 2 ;;

@@ -218,6 +218,8 @@ const FLAGS: [(&str, &str); 22] = [
 fn in_flags(error: &ClientError) -> String {
     let text = error.to_string();
     match error {
+        // It names a permission.
+        ClientError::Refused(problem) if problem.code == "forbidden" => text,
         ClientError::Refused(_) | ClientError::Unavailable(_) => FLAGS
             .iter()
             .fold(text, |text, (name, flag)| text.replace(name, flag)),

@@ -4,7 +4,7 @@ import { backoff, now, sleep } from './clock.js';
 import { toMs } from './duration.js';
 import { LatchgateError, LeaseLost, refusal } from './errors.js';
 import { held, releaseOnExit } from './exit.js';
-import { Lease, locksPath } from './lease.js';
+import { Lease, isCount, locksPath } from './lease.js';
 import { END_MS, RETRY_MS, Retry, send } from './request.js';
 
 /** How long one request waits at the gateway: common proxies give up after 29 s. */
@@ -107,6 +107,11 @@ export class Acquire {
       owner: options.owner,
       metadata: options.metadata,
     };
+    // JSON has no NaN: the gateway would take a limit or an order that is one for missing.
+    JSON.stringify(this.#body, (field, it) => {
+      if (typeof it === 'number' && !isCount(it)) throw new TypeError(`${field}: expected a whole number`);
+      return it;
+    });
   }
 
   run() {

@@ -56,11 +56,16 @@ pub(crate) async fn acquire(
     let mut acquiring = wanted.acquiring(client, request);
     let error = match watched(&label, &mut acquiring, signals).await {
         Ok(lease) => {
-            for part in parts(&lease) {
+            let parts = parts(&lease);
+            for part in &parts {
                 if part.mode.is_shared() && without_mode.contains(&part.name) {
-                    let name = part.name;
+                    let name = &part.name;
+                    let flag = match &parts[..] {
+                        [_] => "--exclusive".to_owned(),
+                        _ => format!("{name}=exclusive"),
+                    };
                     output::note(&format!(
-                        "{name} is shared with other holders, as it is declared; --exclusive holds it alone"
+                        "{name} is shared with other holders, as it is declared; {flag} asks for it alone"
                     ));
                 }
             }

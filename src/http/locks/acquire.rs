@@ -428,6 +428,10 @@ impl AcquireBody {
             let field = if is_asked { &TTL } else { &MIN_HOLD };
             Problem::check_ttl(field, ttl, caller)?;
         }
+        if let Some(limit) = self.terms.hold_limit() {
+            let limit = HoldLimit::from_millis(limit.as_millis(), self.terms.ttl());
+            limit.map_err(|why| Problem::invalid_field(MAX_HOLD.name, why.to_string()))?;
+        }
         // The mode may be that of a declaration.
         let order = self.order.filter(|_| self.terms.sharing.is_none());
         if order.is_none() && !self.is_order_for_all {
@@ -513,8 +517,10 @@ impl AcquireBody {
         let default = Ttl::from_millis(default)
             .expect("the default TTL was checked when the configuration was read");
         let ttl = asked_ttl.unwrap_or(default);
+        // A declaration may lower a TTL that the request does not name.
+        let least = asked_ttl.unwrap_or(Ttl::MIN);
         let hold_limit =
-            hold_limit.and_then(|ms| fields.check(&MAX_HOLD, HoldLimit::from_millis(ms, ttl)));
+            hold_limit.and_then(|ms| fields.check(&MAX_HOLD, HoldLimit::from_millis(ms, least)));
         let min_hold =
             min_hold.and_then(|ms| fields.check(&MIN_HOLD, MinHold::from_millis(ms, ttl)));
         let explicit = ExplicitTerms {

@@ -64,6 +64,8 @@ I9:    11002-11003 a renew 7
 right: 10900-10901 a renew 7
 # a release after another grant is found
 I9+:   0-1 a acquire -> 7; 2-3 redis suffers flush forgets; 4-5 b acquire -> 8; 6-7 a release 7
+# but the release whose answer was lost may be answered again
+right: 0-1 a acquire -> 7; 2 a release 7; 4-5 b acquire -> 8; 6-7 a release 7
 # what a store may forget of an end is not held against it
 given: 0-1 a acquire -> 7; 2-3 ops break 7; 4-5 b acquire -> 8
 not I9: 6-7 redis suffers fail-over forgets; 8-9 a renew 7 -> renewed left:0 asked

@@ -65,9 +65,13 @@ fn outlived<'a>(
     terms: &Terms,
     report: &mut Report,
 ) {
-    let mut ended = NEVER;
+    let (mut ended, mut released) = (NEVER, false);
     for op in uses {
-        let repeatable = lease.keyed && matches!(op.ask, Ask::Release { .. });
+        let is_release = matches!(op.ask, Ask::Release { .. });
+        // An earlier release may have ended the lease, and is remembered, also without a key at a gateway that did not
+        // grant the lease.
+        let repeatable = is_release && (lease.keyed || released);
+        released |= is_release;
         let done = matches!(
             op.answer(),
             Some(RecordedAnswer::Renewed { .. } | RecordedAnswer::Released)
