@@ -295,7 +295,9 @@ impl Exit {
             Self::OutcomeUnknown => changes,
             Self::NotHeld | Self::HolderChanged => breaks,
             Self::EndsTooSoon => command == "check",
-            Self::CannotListen | Self::NoStore | Self::CutShort => command == "serve",
+            Self::CannotListen | Self::NoStore | Self::CutShort => {
+                matches!(command, "serve" | "demo")
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod backup;
 mod break_lock;
 mod caller;
 mod config;
+mod demo;
 mod error;
 mod events;
 mod healthcheck;

@@ -13,6 +13,7 @@ use super::{
     break_lock::{self, BreakArgs},
     caller::environment::Environment,
     config::{self, ConfigCommand},
+    demo::{self, DemoArgs},
     error::{CliError, Exit},
     events::{self, EventsArgs},
     healthcheck::{self, HealthcheckArgs},
@@ -48,6 +49,7 @@ pub struct Args {
 #[derive(Subcommand)]
 pub(super) enum Command {
     Serve(ServeArgs),
+    Demo(DemoArgs),
     Run(RunArgs),
     Acquire(AcquireArgs),
     Renew(RenewArgs),
@@ -123,6 +125,7 @@ pub fn main() -> ExitCode {
 fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliError> {
     let done = match command {
         Command::Serve(args) => serve::serve(args, environment),
+        Command::Demo(args) => demo::demo(args, environment),
         Command::Run(args) => return block_on(run::run(args, environment)),
         Command::Acquire(args) => block_on(lease::acquire(args, environment)),
         Command::Renew(args) => block_on(lease::renew(args, environment)),

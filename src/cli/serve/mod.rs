@@ -5,4 +5,4 @@ mod service_manager;
 mod stop;
 
 pub use run::serve_over;
-pub(super) use run::{ServeArgs, serve};
+pub(super) use run::{Ready, ServeArgs, serve, start};

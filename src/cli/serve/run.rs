@@ -51,28 +51,42 @@ pub(in crate::cli) struct ServeArgs {
     sources: SourceArgs,
 }
 
+/// A gateway that is about to accept connections.
+pub(in crate::cli) struct Ready {
+    /// The address that clients on this machine can reach.
+    pub(in crate::cli) url: String,
+    pub(in crate::cli) store: AnyStore,
+    pub(in crate::cli) lifecycle: Lifecycle,
+}
+
+/// Called when a gateway is ready. Returns the text to print instead of the greeting.
+type OnReady<'a> = Box<dyn FnOnce(Ready) -> Result<String, CliError> + 'a>;
+
 /// Serves until a signal ends the gateway.
 pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Result<(), CliError> {
     start(
         args.sources.with_environment(environment).load()?.config,
         None,
         environment,
+        None,
     )
 }
 
 /// Runs a gateway like `latchgate serve`, on a store that the caller of this function provides. Used by benchmarks that
 /// measure the gateway without the cost of a store.
 pub fn serve_over(config: Config, store: AnyStore) -> ExitCode {
-    match start(config, Some(store), &Environment::of_process()) {
+    match start(config, Some(store), &Environment::of_process(), None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => output::failure(&error),
     }
 }
 
-fn start(
+/// Runs a gateway until a signal ends it.
+pub(in crate::cli) fn start(
     config: Config,
     store: Option<AnyStore>,
     environment: &Environment,
+    on_ready: Option<OnReady<'_>>,
 ) -> Result<(), CliError> {
     // The log ends last, when this value is dropped, so that all log lines are written.
     let _log = telemetry::init(&config.log).map_err(CliError::unexpected)?;
@@ -83,7 +97,13 @@ fn start(
         .map_err(CliError::runtime)?;
     let (workers, running) = Workers::start(config.request_threads()).map_err(CliError::runtime)?;
     let lifecycle = Lifecycle::on(workers);
-    let outcome = runtime.block_on(run(Arc::new(config), store, environment, lifecycle));
+    let outcome = runtime.block_on(run(
+        Arc::new(config),
+        store,
+        environment,
+        lifecycle,
+        on_ready,
+    ));
     drop(running);
     // Ends the runtime without waiting for tasks that are left after a second signal or the grace period.
     runtime.shutdown_background();
@@ -95,6 +115,7 @@ async fn run(
     store: Option<AnyStore>,
     environment: &Environment,
     lifecycle: Lifecycle,
+    on_ready: Option<OnReady<'_>>,
 ) -> Result<(), CliError> {
     // Signals are received before anything else is started, so that none is missed.
     let mut signals = ServeSignals::new().map_err(CliError::runtime)?;
@@ -135,15 +156,23 @@ async fn run(
     }
     audit.started(address, &store.describe());
     signals.audit = audit.clone();
+    let text = match on_ready {
+        Some(on_ready) => on_ready(Ready {
+            url: format!("http://{}", reachable(address)),
+            store: store.clone(),
+            lifecycle: lifecycle.clone(),
+        })?,
+        None => greeting(
+            address,
+            &config.http.base_path,
+            &store.describe(),
+            config.auth.has_keys(),
+            certificates.is_some(),
+            scraped_at.as_ref().map(|(_, address)| *address),
+        ),
+    };
     // A failure is ignored: a gateway that cannot write to its standard output still serves.
-    drop(output::answer(&greeting(
-        address,
-        &config.http.base_path,
-        &store.describe(),
-        config.auth.has_keys(),
-        certificates.is_some(),
-        scraped_at.as_ref().map(|(_, address)| *address),
-    )));
+    drop(output::answer(&text));
     let accept = |listener, service: http::EdgeService, certificates, in_flight| {
         let (config, metrics, tasks) = (Arc::clone(&config), metrics.clone(), lifecycle.clone());
         lifecycle.spawn(async move {

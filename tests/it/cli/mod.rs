@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod commands;
 mod declared;
+mod demo;
 mod gateways;
 mod keys;
 mod leases;

@@ -9,5 +9,5 @@ mod signals;
 mod terminal;
 
 pub(super) use fixture::{
-    begun, held, inspect, is_alive, run_sh, start, until, until_dead, until_free, waiters,
+    Running, begun, held, inspect, is_alive, run_sh, start, until, until_dead, until_free, waiters,
 };
