@@ -76,7 +76,7 @@ export class Acquire {
     this.#names = locks.map((lock) => checkName(lock?.name ?? lock));
     checkName(this.#names[0]);
     if ((options.mode ?? options.limit) !== undefined && locks.some((lock) => lock.name)) {
-      throw new TypeError('mode, limit: expected in the object of each lock, or for all locks');
+      throw new TypeError('mode, limit: expected for each lock');
     }
     this.#options = options;
     const { wait = 0, idempotencyKey } = options;
@@ -109,7 +109,7 @@ export class Acquire {
     };
     // JSON has no NaN: the gateway would take a limit or an order that is one for missing.
     JSON.stringify(this.#body, (field, it) => {
-      if (typeof it === 'number' && !isCount(it)) throw new TypeError(`${field}: expected a whole number`);
+      if (typeof it === 'number' && !isCount(it)) throw new TypeError(`${field}: unexpected ${it}`);
       return it;
     });
   }

@@ -11,5 +11,5 @@ export function toMs(value, what) {
   const ms = typeof value === 'number' ? value : number * UNITS[unit];
   // Only a wait may be infinite, because the client splits it; in JSON there is no infinite number.
   if (ms >= 0 && (ms < Infinity || what === 'wait')) return Math.round(ms);
-  throw new TypeError(`${what}: expected milliseconds or a text such as '500ms', '30s', '10m'`);
+  throw new TypeError(`${what}: expected milliseconds or a text like '30s'`);
 }

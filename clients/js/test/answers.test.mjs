@@ -156,9 +156,15 @@ test('each lock may have a mode and a limit of its own', async () => {
   assert.deepEqual(await sent('x', { mode: 'shared' }), ['/locks/x', { mode: 'shared' }]);
   const { locks, asked } = gateway(held);
   for (const options of [{ mode: 'exclusive' }, { limit: 2 }]) {
-    await assert.rejects(locks.acquire(['x', pool], options), { name: 'TypeError', message: /in the object of each lock/ });
+    await assert.rejects(locks.acquire(['x', pool], options), { name: 'TypeError', message: /expected for each lock/ });
   }
   await assert.rejects(locks.acquire(['x', { limit: 2 }]), TypeError);
+  // In JSON these would be missing, and nothing would be compared.
+  for (const number of [NaN, Infinity, -1, 0.5]) {
+    for (const [names, options] of [['x', { order: number }], [['x', { name: 'y', limit: number }]]]) {
+      await assert.rejects(locks.acquire(names, options), { name: 'TypeError', message: /unexpected/ });
+    }
+  }
   for (const [field, value] of [['ttl', '1h'], ['owner', 'me'], ['wait_ms', 5], ['limits', 2], ['mode ', undefined]]) {
     const wrong = { ...pool, [field]: value };
     for (const names of [wrong, [wrong], ['x', wrong]]) {
