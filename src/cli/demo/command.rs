@@ -21,8 +21,8 @@ use super::{past::past_hour, team::Team};
 ///
 /// To look at the dashboard before a gateway has work. All data is simulated: the owner of each lease says so, and each
 /// lock has a history of an hour. TERM or INT (Ctrl-C) ends the demo and removes its directory. The demo reads no
-/// configuration, neither a file nor variables such as LATCHGATE_STORE, so it never opens another store. It has no
-/// API keys: everybody who reaches its address can take its locks.
+/// configuration, neither from a file nor from the environment, so it never opens another store. It has no API keys:
+/// everybody who reaches its address can take its locks.
 #[derive(Args)]
 pub(in crate::cli) struct DemoArgs {
     /// The address to listen on; port 0 takes a free one
