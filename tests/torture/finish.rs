@@ -17,7 +17,7 @@ use crate::{
 /// Longer than any lease of a client lives.
 const TIMEOUT: Duration = Duration::from_secs(12);
 /// Endings of keys that stay.
-const STAYS: [&str; 2] = [":fence", ":ended"];
+const STAYS: [&str; 4] = [":fence", ":ended", ":order", ":orders"];
 /// Parts of keys that remember the outcome of an attempt, the use of an idempotency key, a release request, or the newest
 /// waiter, each for about a minute, or the history of locks.
 const MEMORIES: [&str; 5] = ["}:of:", "}:key:", "}:asked:", "}:newest:", "}:history:"];

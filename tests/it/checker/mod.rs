@@ -2,6 +2,7 @@
 
 mod fences;
 mod leases;
+mod never_back;
 mod no_mutants;
 mod sharing;
 mod story;

@@ -4,7 +4,8 @@
 //! milliseconds. `0-300 a acquire -> 7` is a request at 0 that is answered at 300 by a lease of ten seconds with the
 //! fencing token 7; `2 b acquire wait:60000` has no answer yet, and `9 b hears 8` is its answer. `share` and `share/3`
 //! ask for a shared lease, without and with a limit; `8#0` has the slot 0. `somebody sees 5:a | c` is an inspection
-//! that shows the holders and the waiters; `until:5000` asks for a reservation until then; `history -> shows 7:a=released 6:b=unseen dropped:1` is a
+//! that shows the holders and the waiters; `order:5` asks with an order, which `outdated 6` refuses, and `raise 7 from:5
+//! to:6` sets; `until:5000` asks for a reservation until then; `history -> shows 7:a=released 6:b=unseen dropped:1` is a
 //! history of the lock, after the run if `afterwards` asks; `7~r#0` is a shared lease. `3-4 redis suffers flush forgets` is a fault that
 //! was observed once. After `@20000` times count from there.
 //!
@@ -303,6 +304,11 @@ fn ask(verb: &str, rest: &[&str]) -> Ask {
             grace_ms: value(rest, "grace").map(number),
         },
         "check" => Ask::Check { fence: fence() },
+        "raise" => Ask::RaiseOrder {
+            fence: fence(),
+            from: value(rest, "from").map_or(0, number),
+            to: value(rest, "to").map_or(0, number),
+        },
         "history" => Ask::History,
         "forge" => Ask::Forge { renews: false },
         _ => {
@@ -318,6 +324,7 @@ fn ask(verb: &str, rest: &[&str]) -> Ask {
                     until: number(until) * 1_000_000,
                     wall_ms: 0,
                 }),
+                order: value(rest, "order").map(number),
             }
         }
     }
@@ -353,6 +360,10 @@ fn answer(ask: &Ask, text: &str) -> RecordedAnswer {
         ("stale", _) => RecordedAnswer::Stale,
         ("", Ask::Check { .. }) => RecordedAnswer::Passed,
         ("lost", _) => RecordedAnswer::Lost,
+        ("outdated", _) => RecordedAnswer::Outdated {
+            granted_order: number(rest[0]),
+        },
+        ("", Ask::RaiseOrder { .. }) => RecordedAnswer::OrderRaised,
         ("unknown", _) => RecordedAnswer::Unknown,
         ("refused", _) => RecordedAnswer::Refused {
             code: rest.join(" "),

@@ -6,7 +6,7 @@ use super::{
         answers, i01_unique, i02_rising, i03_exclusive, i04_resource, i05_phantoms,
         i06_lost_grants, i07_hand_off, i08_orphans, i09_holder_only, i10_one_per_key, i11_order,
         i12_linearizable, i13_slots, i14_groups, i15_requests, i16_checks, i17_rests,
-        i18_reservations, i19_history,
+        i18_reservations, i19_history, i20_never_back,
     },
     validity,
 };
@@ -15,7 +15,7 @@ use super::{
 type Check = fn(&History, &Terms, &mut Report);
 
 /// All invariants, in the order of their numbers.
-const ALL: [Check; 20] = [
+const ALL: [Check; 21] = [
     answers::check,
     i01_unique::check,
     i02_rising::check,
@@ -36,6 +36,7 @@ const ALL: [Check; 20] = [
     i17_rests::check,
     i18_reservations::check,
     i19_history::check,
+    i20_never_back::check,
 ];
 
 /// Checks a history against every invariant, and whether the run was valid.

@@ -22,6 +22,7 @@ pub(crate) struct Lease {
     pub(super) min_hold: u64,
     /// The end of the lease if it is a reservation, which no renewal moves.
     pub(super) reserved_until: Option<u64>,
+    pub(super) order: Option<u64>,
     /// When the first request of the errand was sent.
     pub(super) asked: u64,
     /// When a client first received an answer with this grant.
@@ -86,6 +87,7 @@ impl Lease {
             streamed: op.is_hold(),
             min_hold: op.min_hold(),
             reserved_until: op.reserved_until(),
+            order: op.order(),
             asked,
             granted: heard,
             lasts: op.asked.saturating_add(left_ms * MS),

@@ -110,6 +110,8 @@ pub(crate) enum Ask {
         /// With it, the request is for a reservation, which has neither a TTL nor a minimum hold.
         #[serde(default)]
         reserve: Option<Reserve>,
+        #[serde(default)]
+        order: Option<u64>,
     },
     /// The same as `Acquire`, but a stream keeps the lease.
     Hold {
@@ -135,6 +137,12 @@ pub(crate) enum Ask {
         /// Time that the holder has to release the lease; without it the lease is broken at once.
         #[serde(default)]
         grace_ms: Option<u64>,
+    },
+    /// The holder of this lease sets the order that the lock remembers from its own to a higher one.
+    RaiseOrder {
+        fence: u64,
+        from: u64,
+        to: u64,
     },
     Inspect,
     /// A check of this fencing token.
@@ -181,6 +189,12 @@ pub(crate) enum RecordedAnswer {
     Refused {
         code: String,
     },
+    /// The request was refused because the lock was granted for a higher order.
+    Outdated {
+        granted_order: u64,
+    },
+    /// The lock remembers the new order.
+    OrderRaised,
     /// The outcome is not known: the gateway said so, or the connection ended.
     Unknown,
     /// A lease with the checked fencing token holds the lock.

@@ -124,6 +124,14 @@ impl Op {
         }
     }
 
+    /// The order of a request for a lock.
+    pub(super) fn order(&self) -> Option<u64> {
+        match self.ask {
+            Ask::Acquire { order, .. } => order,
+            _ => None,
+        }
+    }
+
     pub(super) fn is_keyed(&self) -> bool {
         matches!(self.ask, Ask::Acquire { keyed: true, .. })
     }
@@ -136,7 +144,11 @@ impl Op {
     pub(super) fn was_refused(&self) -> bool {
         matches!(
             self.answer(),
-            Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. })
+            Some(
+                RecordedAnswer::Locked { .. }
+                    | RecordedAnswer::Refused { .. }
+                    | RecordedAnswer::Outdated { .. }
+            )
         )
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Report {
     pub(crate) rests: [usize; 2],
     /// How many leases were reservations.
     pub(crate) reservations: usize,
+    /// How many leases had an order, and how many requests were refused because of theirs.
+    pub(crate) orders: [usize; 2],
     /// How many histories were read, and in how many places of these the end of a lease had to be.
     pub(crate) histories: (usize, usize),
     pub(crate) seconds: f64,
@@ -106,6 +108,8 @@ pub(crate) enum Invariant {
     I18,
     /// The history of a lock says how its leases have ended.
     I19,
+    /// A lock is not granted for a lower order than before.
+    I20,
 }
 
 /// A violation of an invariant.
@@ -194,7 +198,7 @@ impl Report {
         self.violated(by, lock, lease.granted, what);
     }
 
-    /// Shows how often checks, rests, reservations and histories were judged.
+    /// Shows how often checks, rests, reservations, orders and histories were judged.
     fn show_promises(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "checks of fencing tokens: {}", self.checks)?;
         let [alone, shared] = self.rests;
@@ -203,6 +207,8 @@ impl Report {
             "grants after a rest: {alone} of a lock, {shared} of a slot"
         )?;
         writeln!(f, "reservations: {}", self.reservations)?;
+        let [granted, outdated] = self.orders;
+        writeln!(f, "grants with an order: {granted}, outdated: {outdated}")?;
         let (histories, ends) = self.histories;
         writeln!(
             f,

@@ -35,6 +35,9 @@ pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<
     if terms.shares && terms.cooperates && report.reservations == 0 {
         reasons.push("nobody reserved a lock".to_owned());
     }
+    if terms.shares && terms.cooperates && report.orders.contains(&0) {
+        reasons.push("no order was granted, or none was outdated".to_owned());
+    }
     // During the run, the end of a lease may be on its way.
     let is_over = history.ops.last().is_some_and(|op| op.by == AFTERWARDS);
     if is_over && terms.cooperates && report.histories.1 == 0 {

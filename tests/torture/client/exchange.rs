@@ -56,6 +56,7 @@ impl Exchange {
                 mode,
                 min_hold_ms,
                 reserve,
+                order,
             } => {
                 let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
                 if let Some(reserve) = reserve {
@@ -66,6 +67,9 @@ impl Exchange {
                 }
                 if *min_hold_ms > 0 {
                     body["min_hold_ms"] = (*min_hold_ms).into();
+                }
+                if let Some(order) = order {
+                    body["order"] = (*order).into();
                 }
                 if lock == SHARED[0] && *mode == Mode::Exclusive {
                     // Of the writers that wait, only the newest stays in the queue.
@@ -101,6 +105,11 @@ impl Exchange {
                     String::new(),
                     body.to_string(),
                 )
+            }
+            Ask::RaiseOrder { from, to, .. } => {
+                let body = json!({"order": to, "if_order": from, "reason": "torture"});
+                let line = format!("PUT /locks/{lock}/granted-order");
+                (line, String::new(), body.to_string())
             }
             Ask::Inspect => (format!("GET /locks/{lock}"), String::new(), String::new()),
             Ask::History => (
@@ -176,9 +185,27 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
         (Ask::Acquire { .. } | Ask::Hold { .. }, 423, "locked") => {
             holders(body).map(|holders| RecordedAnswer::Locked { holders })
         }
-        (Ask::Acquire { mode, reserve, .. }, 200 | 201, _) => {
+        (Ask::Acquire { order: Some(_), .. }, 409, "outdated-order") => {
+            let granted_order = body["granted_order"].as_u64();
+            granted_order.map(|granted_order| RecordedAnswer::Outdated { granted_order })
+        }
+        (Ask::RaiseOrder { .. }, 200, _) => Some(RecordedAnswer::OrderRaised),
+        (Ask::RaiseOrder { .. }, 409, "order-changed") => Some(RecordedAnswer::Refused {
+            code: code.to_owned(),
+        }),
+        (
+            Ask::Acquire {
+                mode,
+                reserve,
+                order,
+                ..
+            },
+            200 | 201,
+            _,
+        ) => {
             let reserved = body["reservation"]["until"].as_str();
-            let as_asked = reserved == reserve.map(|it| it.text()).as_deref();
+            let as_asked = reserved == reserve.map(|it| it.text()).as_deref()
+                && body["order"].as_u64() == *order;
             granted(body, *status == 200, *mode).filter(|_| as_asked)
         }
         (Ask::Hold { mode, .. }, 200 | 201, _) => granted(body, *status == 200, *mode),

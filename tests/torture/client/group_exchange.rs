@@ -53,6 +53,7 @@ pub(super) fn exchange(parts: &[Request]) -> Exchange {
         Ask::Hold { .. }
         | Ask::Forge { .. }
         | Ask::Break { .. }
+        | Ask::RaiseOrder { .. }
         | Ask::Inspect
         | Ask::History
         | Ask::Check { .. } => unreachable!("it is about one lock"),

@@ -26,6 +26,7 @@ impl Worker {
             mode: self.mode,
             min_hold_ms: 0,
             reserve: None,
+            order: self.order,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);
@@ -43,6 +44,7 @@ impl Worker {
             mode: self.mode,
             min_hold_ms: 0,
             reserve: None,
+            order: self.order,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);

@@ -6,6 +6,7 @@ mod group_exchange;
 mod hanging_up;
 mod holding;
 mod misuse;
+mod ordering;
 mod process;
 mod recording;
 mod reserving;

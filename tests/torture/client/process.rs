@@ -33,6 +33,8 @@ pub(crate) const SHARED: [&str; 4] = ["mixed:rough", "pool:rough", "mixed:fair",
 pub(super) const PLACES: u64 = 3;
 /// The pool that clients only acquire, with a wait, and its limit.
 pub(super) const PATIENT_POOL: (&str, u64) = ("patient-pool", 3);
+/// The locks that are acquired with an order.
+pub(super) const ORDERED: [&str; 2] = ["ordered:0", "ordered:1"];
 /// The locks that are acquired as groups.
 pub(super) const GROUPED: [&str; 5] = [
     "grouped:0",
@@ -67,7 +69,7 @@ pub(crate) struct Call {
 }
 
 /// The workers of a process: how many there are in each room.
-const WORKERS: [(Room, usize); 15] = [
+const WORKERS: [(Room, usize); 16] = [
     // First, because each three of them share a lock.
     (Room::Leaving, 6),
     // Second, because each two of them share a lock.
@@ -84,6 +86,7 @@ const WORKERS: [(Room, usize); 15] = [
     (Room::Resting, 2),
     (Room::RestingSharing, 2),
     (Room::Reserving, 3),
+    (Room::Ordering, 3),
     (Room::Recorded, 8),
 ];
 

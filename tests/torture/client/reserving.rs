@@ -51,6 +51,7 @@ impl Worker {
             mode: self.mode,
             min_hold_ms: 0,
             reserve: Some(Reserve::ahead(ahead)),
+            order: None,
         };
         let to = self.any_gateway();
         let parts = self.requests(&[lock], to, &ask);

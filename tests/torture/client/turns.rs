@@ -31,6 +31,7 @@ impl Worker {
                 let lock = format!("{RECORDED}:{}:{}", self.name, self.number);
                 return self.visit_for_long(&lock).await;
             }
+            Room::Ordering => return self.take_a_turn_with_orders().await,
             Room::Reserving => return self.take_a_turn_with_reservations().await,
             Room::Quick => {
                 let own = self.turn % OWN;

@@ -106,7 +106,7 @@ impl Worker {
     /// Repeats a request with an idempotency key until there is an answer, with hang-ups in between, and repeats it
     /// again after the release.
     pub(super) async fn visit_under_a_key(&mut self, locks: &[String]) {
-        let mode = self.mode;
+        let (mode, order) = (self.mode, self.order);
         let ask = |wait_ms| Ask::Acquire {
             ttl_ms: TTL,
             wait_ms,
@@ -114,6 +114,7 @@ impl Worker {
             mode,
             min_hold_ms: 0,
             reserve: None,
+            order,
         };
         let mut hung_up = false;
         for _ in 0..4 {
@@ -131,7 +132,7 @@ impl Worker {
                 continue;
             };
             if let Some(held) = Held::all(&parts, &answers, &token) {
-                if self.random.below(2) == 0 {
+                if self.raise_order(&held[0]).await || self.random.below(2) == 0 {
                     self.ask_again(&parts).await;
                 }
                 if hung_up {
@@ -141,7 +142,10 @@ impl Worker {
                 self.stay(&held).await;
                 return self.ask_again(&parts).await;
             }
-            let refused = matches!(answers[0], RecordedAnswer::Refused { .. });
+            let refused = matches!(
+                answers[0],
+                RecordedAnswer::Refused { .. } | RecordedAnswer::Outdated { .. }
+            );
             if refused && self.random.below(2) == 0 {
                 return;
             }
@@ -170,6 +174,7 @@ impl Worker {
             mode: self.mode,
             min_hold_ms: self.min_hold_ms,
             reserve: None,
+            order: self.order,
         };
         let to = self.any_gateway();
         let parts = self.requests(locks, to, &ask);

@@ -38,6 +38,8 @@ pub(super) enum Room {
     Resting,
     /// Locks that are reserved until a time.
     Reserving,
+    /// Locks that are acquired with an order.
+    Ordering,
     /// A lock of its own, for so long that the history records each lease.
     Recorded,
     /// Locks of its own, as fast as it can.
@@ -71,6 +73,8 @@ pub(super) struct Worker {
     pub(super) mode: Mode,
     /// The minimum hold of this turn.
     pub(super) min_hold_ms: u64,
+    /// The order of this turn.
+    pub(super) order: Option<u64>,
     /// Whether every second lock of a group of this turn is asked for in the other mode.
     pub(super) mixes: bool,
     journal: Journal,
@@ -114,7 +118,7 @@ const AWAY: Duration = Duration::from_millis(25);
 // === impl Room ===
 
 impl Room {
-    /// Whether the locks of this room are shared, rest or are reserved, which a quorum does not support.
+    /// Whether the locks of this room are shared, rest, are reserved or have an order, which a quorum does not support.
     pub(super) fn shares(self) -> bool {
         match self {
             Self::Rough
@@ -130,6 +134,7 @@ impl Room {
             | Self::RestingSharing
             | Self::Resting
             | Self::Reserving
+            | Self::Ordering
             | Self::Leaving
             | Self::SharingGroups => true,
         }
@@ -155,6 +160,7 @@ impl Worker {
             turn: 0,
             mode: Mode::Exclusive,
             min_hold_ms: 0,
+            order: None,
             mixes: false,
             journal: journal.clone(),
             gateways: call.gateways.clone(),

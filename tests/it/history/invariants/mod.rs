@@ -20,4 +20,5 @@ pub(super) mod i16_checks;
 pub(super) mod i17_rests;
 pub(super) mod i18_reservations;
 pub(super) mod i19_history;
+pub(super) mod i20_never_back;
 mod prelude;
