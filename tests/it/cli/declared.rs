@@ -109,7 +109,8 @@ fn a_file_that_became_invalid_keeps_the_old_declarations_and_is_a_warning() {
 fn a_plain_command_says_that_it_shares_a_lock_and_another_holds_it_alone() {
     let file = LocksFile::new("[[lock]]\nname = 'freeze'\nmode = 'shared'");
     let gateway = Gateway::start_with(file.setup(Setup::default()));
-    let note = "freeze is shared with other holders, as it is declared; --exclusive asks for it alone";
+    let note =
+        "freeze is shared with other holders, as it is declared; --exclusive asks for it alone";
     let ran = gateway.typed("run freeze -- echo done").ends(0);
     assert_has(&ran.err, note);
     let ran = gateway.typed("run freeze --shared -- echo done").ends(0);
