@@ -218,7 +218,7 @@ const FLAGS: [(&str, &str); 22] = [
 fn in_flags(error: &ClientError) -> String {
     let text = error.to_string();
     match error {
-        // It names a permission.
+        // The text of this problem names a permission such as `order`, and no field.
         ClientError::Refused(problem) if problem.code == "forbidden" => text,
         ClientError::Refused(_) | ClientError::Unavailable(_) => FLAGS
             .iter()

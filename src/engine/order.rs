@@ -59,7 +59,7 @@ impl Engine {
             record(outcome.clone()).await;
             if outcome.is_ok() {
                 let (history, set) = (Arc::clone(&engine.facts.history), change.new);
-                // A reader of the history is not waited for.
+                // The caller does not wait until the history is read and written.
                 engine.lifecycle.spawn_background(async move {
                     history.order_set(&name, set, by.as_ref(), &reason).await;
                 });

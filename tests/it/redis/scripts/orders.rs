@@ -46,7 +46,7 @@ async fn a_failover_that_undoes_a_confirmation_does_not_make_the_lock_forget_its
     for renews in [true, false] {
         let asked = ordered(5, attempt("lock"));
         rig.grant(&asked).await;
-        // What the replica has that takes over: the grant, and not its confirmation.
+        // Redis after a failover to a replica that has received the grant, but not yet its confirmation.
         rig.run(&["SETRANGE", "lg:{lock}:lock", "65", "p"]).await;
         rig.run(&["DEL", "lg:{lock}:order"]).await;
         assert_eq!(highest(&rig).await, None);
