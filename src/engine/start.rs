@@ -152,6 +152,11 @@ impl Engine {
         self.0.facts.history.read(name).await
     }
 
+    /// Writes what is left of the history, until `until` at the latest. Call this after the background tasks have ended.
+    pub async fn flush_history(&self, until: Instant) {
+        self.0.facts.history.flush(until).await;
+    }
+
     /// Lists held locks that `views` lets the caller see. A page that is short, or empty, need not be the last page:
     /// only the last page has no cursor.
     pub async fn list(

@@ -39,6 +39,10 @@ const LAST_THINGS: Duration = Duration::from_secs(1);
 /// the process.
 const LAST_LINE: Duration = Duration::from_millis(250);
 
+/// The time limit for writing the last records of the history, so that a store that is away cannot delay the end of a
+/// gateway that has nothing else to do.
+const LAST_RECORDS: Duration = Duration::from_secs(1);
+
 /// The time limit for sending the last spans, so that a collector that hangs cannot delay the end of a gateway that has
 /// nothing else to do.
 const LAST_SPANS: Duration = Duration::from_secs(2);
@@ -146,10 +150,13 @@ impl Serving {
         // If the time runs out before the gateway is idle, the gateway stops all the same.
         drop(timeout_at(deadline - last_things, self.until_idle()).await);
         let left = deadline.saturating_duration_since(Instant::now());
-        // The store keeps the smallest part of the time, because it only has to write what it already has.
+        // The history and the store keep the smallest part of the time, because they only have to write what they have.
         let ended = self
             .lifecycle
             .stop(left.saturating_sub(last_things / 4))
+            .await;
+        self.engine
+            .flush_history(deadline.min(Instant::now() + LAST_RECORDS))
             .await;
         let closed = timeout_at(deadline, self.store.close()).await;
         let last_spans = Instant::now() + LAST_SPANS;

@@ -9,7 +9,7 @@ use futures_util::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use crate::{
@@ -93,7 +93,7 @@ const CHECKS: usize = 16;
 const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
 /// How soon other gateways are asked again if they cannot be reached.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How long sending the last batch may take when the gateway stops.
+/// How long the last questions may take, and sending the last batch, when the gateway stops.
 const LAST: Duration = Duration::from_millis(500);
 
 // === impl Publisher ===
@@ -162,7 +162,11 @@ impl Publisher {
             if self.active {
                 self.run_due();
             }
-            self.look();
+            self.look(
+                Instant::now()
+                    .checked_sub(GRACE)
+                    .unwrap_or_else(Instant::now),
+            );
         }
     }
 
@@ -251,14 +255,13 @@ impl Publisher {
     }
 
     /// Looks through the leases of this gateway, if that is due, and asks the store about leases that have run out or
-    /// that the history will record, about a limited number at once.
-    fn look(&mut self) {
+    /// that the history will record, about a limited number at once. `before`: until when a lease must have run out.
+    fn look(&mut self, before: Instant) {
         let now = Instant::now();
         if self.checks.is_some() || self.look_at.is_none_or(|at| at > now) {
             return;
         }
         (self.look_at, self.failed) = (Some(now + LOOK_PERIOD), 0);
-        let before = now.checked_sub(GRACE).unwrap_or(now);
         let run_out = self.facts.leases.look(before, self.state.hears_ends_since);
         if !run_out.is_empty() {
             let store = self.store.clone();
@@ -381,8 +384,31 @@ impl Publisher {
         }
     }
 
-    /// Sends the last events to other gateways when the gateway stops. The listeners here have ended before.
+    /// Asks the store a last time when the gateway stops, and sends the last events to other gateways. The listeners here
+    /// have ended before.
     async fn finish(mut self, mut batch: Vec<EventMessage>) {
+        // A gateway drains until its last lease has run out, so nobody has asked yet how that lease ended.
+        let is_recorded = self.facts.leases.is_recorded();
+        let asking = async {
+            loop {
+                (self.checks, self.look_at) = (None, is_recorded.then(Instant::now));
+                self.look(Instant::now());
+                let mut soon = None;
+                while self.checks.is_some() {
+                    let checked = next_of(&mut self.checks).await;
+                    // The store's clock ends a lease somewhat later than this gateway's.
+                    if let Some((_, Ok(FenceCheck::Held { left, .. }))) = &checked {
+                        soon = soon.max(Some(*left).filter(|left| *left < GRACE));
+                    }
+                    self.on_checked(checked);
+                }
+                match soon {
+                    Some(left) => sleep(left).await,
+                    None => return,
+                }
+            }
+        };
+        drop(timeout(LAST, asking).await);
         while let Ok(news) = self.inbox.try_recv() {
             batch.push(news);
         }

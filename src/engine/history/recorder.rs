@@ -9,7 +9,7 @@ use std::{
 use futures_util::future::join_all;
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tracing::warn;
 
@@ -54,8 +54,6 @@ const ORDER_SET: &str = "order-set";
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often counts alone are written, and how often the gateway tries again after a failure.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long the last writes may take when the gateway stops.
-const LAST: Duration = Duration::from_secs(1);
 
 // === impl Recorder ===
 
@@ -255,8 +253,18 @@ impl Recorder {
                 () = &mut stopped => break,
             }
         }
-        // What cannot be written in time is lost.
-        drop(timeout(LAST, self.write(&self.pending.take(Due::All))).await);
+    }
+
+    /// Writes all that is left, until `until` at the latest. Call this after the background tasks have ended: the reaper
+    /// and the publisher tell how the last leases have ended.
+    pub(in crate::engine) async fn flush(&self, until: Instant) {
+        let written = async {
+            while self.write(&self.pending.take(Due::All)).await.is_err() {
+                sleep(PAUSE).await;
+            }
+        };
+        // What cannot be written in time is lost: the gateway must not end late because of the history.
+        drop(timeout_at(until, written).await);
     }
 
     /// Writes what was taken. Keeps what cannot be written, and answers why, if the store said so.
