@@ -155,6 +155,7 @@ export function take({ name, holders, holder_count: count, waiter_count: waiters
     metadata: holder.metadata,
     group: holder.group,
     reservation: holder.reservation ?? null,
+    waiting: holder.waiting ?? false,
     ttl: lengthOf(holder),
     foreign: holder.foreign,
     waiters,
@@ -195,6 +196,7 @@ export function apply(event) {
     if (known?.shared) renewedSharer(event, known);
     else if (known && (fence === null || known.fence === fence)) {
       known.expiresAt = now() + event.expires_in_ms;
+      known.waiting = false;
       known.ttl = Math.max(event.expires_in_ms, known.fence === fence ? 0 : known.ttl);
       known.round = begun;
     }
@@ -223,6 +225,7 @@ function acquired(event, known) {
     metadata: null,
     group: null,
     reservation: event.reservation ?? null,
+    waiting: event.waiting ?? false,
     ttl: left,
     foreign: false,
     waiters,
@@ -252,7 +255,7 @@ function renewedSharer({ fencing_token: fence, expires_in_ms: left }, known) {
   const lease = known.leases.get(fence);
   if (!lease) return;
   const ttl = Math.max(left, lease.ttl);
-  known.leases.set(fence, { ...lease, ttl, heardAt: now(), expiresAt: now() + left });
+  known.leases.set(fence, { ...lease, ttl, waiting: false, heardAt: now(), expiresAt: now() + left });
   Object.assign(known, asOne(known.leases, known.count), { round: begun });
 }
 

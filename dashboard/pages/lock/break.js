@@ -11,6 +11,7 @@ import { Trouble } from "../../parts/notice.js";
 import { Reserved } from "../../parts/reserved.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, TimeLeft } from "../../parts/times.js";
+import { Awaited } from "./holder.js";
 import { breakLock, useSending } from "./sending.js";
 
 /** How long a reason may be. */
@@ -95,6 +96,7 @@ export function Break({ name, lock, target, close, done }) {
       </dl>
       ${changed && html`<${Changed} lock=${lock} back=${back} close=${close} />`}
       ${!changed && all && html`<p class="remark">${ALL}</p>`}
+      ${!changed && holder?.waiting && html`<p class="remark">This job waits for <${Awaited} lock=${holder.waits_for} />. Breaking this lease does not help the job.</p>`}
       ${!changed && holder?.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
       ${!changed && !sure.value && html`<${Reason} reason=${reason} field=${field} />`}
       ${!changed && !sure.value && !holder?.foreign && html`<${Grace} grace=${grace} />`}
