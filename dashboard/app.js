@@ -1,12 +1,13 @@
 // The page: who is signed in decides whether it lives, the address which part of it is shown.
 
 import { effect, html, render, untracked } from "./view.js";
+import { keepAttention } from "./model/attention.js";
 import { tick } from "./model/clock.js";
 import { answers, close, connection, listen, open } from "./model/connection.js";
-import { forgetEvents, hear, keepEvents } from "./model/feed.js";
+import { forgetEvents, hear, keepEvents, lookBack } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
-import { apply, catchUp, forgetLocks, isIdle, keepLocks, load, tidy } from "./model/locks.js";
+import { apply, catchUp, forgetLocks, isIdle, keepLocks, listing, load, tidy } from "./model/locks.js";
 import { isShared } from "./model/relay.js";
 import { route } from "./model/route.js";
 import { cancelSearch, seekAgain } from "./model/search.js";
@@ -54,6 +55,7 @@ listen({
 function reconsider() {
   const isSeen = (name) => may("view", name);
   keepEvents(isSeen);
+  keepAttention(isSeen);
   keepLeases((name) => may("acquire", name));
   if (seesFigures()) keepFigures(isSeen);
   else forgetFigures();
@@ -80,6 +82,7 @@ effect(() => {
     cancelSearch();
     forgetLocks();
     forgetEvents();
+    keepAttention();
     forgetFigures();
     forgetLeases();
     forgetStore();
@@ -93,6 +96,8 @@ effect(() => {
     lookAtFigures();
     lookAtStore();
     const { state } = connection.value;
+    // The locks come first.
+    if (state === "live" && listing.value.state === "ready" && !listing.value.partial) lookBack();
     if (state !== "lost" || answers()) lookAtSession({ told: state === "live" });
     // Where the store does not answer, nobody knows what has ended.
     tidy({ live: state === "live" && store.value.state !== "silent", answers: answers() });
