@@ -1,20 +1,22 @@
 // The held locks, live.
 
-import { html, useEffect, useRef } from "../view.js";
+import { html, useEffect, useRef, useSignal } from "../view.js";
 import { count, plural } from "../model/format.js";
 import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { fits, isIncomplete, lower, MOST_FOUND, seeking, WAITERS, want } from "../model/search.js";
-import { exampleName, may, seesAll, seesSomething } from "../model/session.js";
+import { exampleName, may, mayAnywhere, seesAll, seesSomething } from "../model/session.js";
 import { curl } from "../model/terminal.js";
 import { Copy } from "../parts/copy.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
+import { Icon } from "../parts/icon.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { tell } from "../parts/said.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
+import { Bulk } from "./locks/bulk.js";
 import { COLUMNS, found as matchIn, searched } from "./locks/columns.js";
 import { Filters, isShown } from "./locks/filters.js";
 import { Unlisted } from "./locks/unlisted.js";
@@ -75,6 +77,7 @@ export function Locks() {
     return () => clearTimeout(settled);
   }, [prefix, search]);
   useEffect(() => () => want("", ""), []);
+  const freeing = useSignal(false);
   useTold(() => plural(found(prefix, search, show).length, "lock is", "locks are") + " shown", [prefix, search, show]);
   const change = (changed) => requery({ ...route.value.query, ...changed });
   const sortBy = (chosen) => {
@@ -85,6 +88,9 @@ export function Locks() {
     <div class="title">
       <h1 tabindex="-1">Locks</h1>
       <${Count} ...${{ prefix, search, show }} />
+      <div class="actions">
+        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />By owner…</button>`}
+      </div>
     </div>
     ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, [search, prefix])}>
       <${Field} label="Search name, owner, metadata" short="Search" icon="search" value=${search} hint="/" change=${(value) => change({ search: value, owner: "" })} />
@@ -98,6 +104,7 @@ export function Locks() {
       </label>
     </form>
     <${Filters} ...${{ show, sort, sortBy, choose: (chosen) => change({ show: chosen }) }} />`}
+    ${freeing.value && html`<${Bulk} owner=${search} close=${() => (freeing.value = false)} />`}
     <${List} ...${{ prefix, search, show, order }} sortBy=${({ by, down }) => sortBy((down ? "-" : "") + by)} />
   </div>`;
 }

@@ -4,7 +4,7 @@ import { html } from "../../view.js";
 import { isOwn, may } from "../../model/session.js";
 import { curl } from "../../model/terminal.js";
 import { Copy } from "../../parts/copy.js";
-import { GRACE } from "./break.js";
+import { GRACE } from "../../parts/way.js";
 import { mayOrder, orderOf } from "./order.js";
 import { mayReserve, proposed, stamp } from "./reserve.js";
 
