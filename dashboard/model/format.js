@@ -55,6 +55,11 @@ export function clock(date, day = new Date()) {
   return isSame ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
 }
 
+/** The time of day without its seconds, or the day, below a picture of times. */
+export function timeLabel(date, isDay) {
+  return isDay ? DAY.format(date) : CLOCK.format(date).slice(0, -3);
+}
+
 /** A time some days ahead, in the viewer's zone: `Fri 4 Dec, 18:00`. */
 export function appointment(date) {
   return Number.isNaN(date.getTime()) ? NOTHING : APPOINTMENT.format(date);
