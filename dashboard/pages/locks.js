@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
 import { count, plural } from "../model/format.js";
+import { keep, kept } from "../model/kept.js";
 import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
@@ -14,6 +15,7 @@ import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { tell } from "../parts/said.js";
+import { opening } from "../parts/shortcuts.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
 import { Bulk } from "./locks/bulk.js";
@@ -41,30 +43,9 @@ const SORTS = [
   ["-fence", "Newest"],
 ];
 
-const KEPT = "latchgate-sort";
-let chosen = null;
-
-/** How the list was sorted last, in this browser. */
-function remembered() {
-  try {
-    return chosen ?? localStorage.getItem(KEPT) ?? "name";
-  } catch {
-    return chosen ?? "name";
-  }
-}
-
-function remember(sort) {
-  chosen = sort;
-  try {
-    localStorage.setItem(KEPT, sort);
-  } catch {
-    // Then it is kept until the page is closed.
-  }
-}
-
 /** The page. */
 export function Locks() {
-  const { prefix = "", sort = remembered(), show = "" } = route.value.query;
+  const { prefix = "", sort = kept("sort") ?? "name", show = "" } = route.value.query;
   const search = searched();
   const order = { by: sort.replace(/^-/, ""), down: sort.startsWith("-") };
   useEffect(() => {
@@ -81,7 +62,7 @@ export function Locks() {
   useTold(() => plural(found(prefix, search, show).length, "lock is", "locks are") + " shown", [prefix, search, show]);
   const change = (changed) => requery({ ...route.value.query, ...changed });
   const sortBy = (chosen) => {
-    remember(chosen);
+    keep("sort", chosen);
     change({ sort: chosen });
   };
   return html`<div class="page locks-page">
@@ -89,6 +70,7 @@ export function Locks() {
       <h1 tabindex="-1">Locks</h1>
       <${Count} ...${{ prefix, search, show }} />
       <div class="actions">
+        <button type="button" onClick=${() => (opening.value = true)}><${Icon} name="search" />Open lock…</button>
         ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />By owner…</button>`}
       </div>
     </div>

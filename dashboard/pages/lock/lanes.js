@@ -2,9 +2,9 @@
 
 import { html, useRef, useSignal } from "../../view.js";
 import { here, now, tick, wall } from "../../model/clock.js";
-import { clock, count, duration, plural, timeLabel } from "../../model/format.js";
-import { ownerOf } from "../../parts/holders.js";
+import { clock, count, duration, plural, timeLabel, zoneName, zoneOffset } from "../../model/format.js";
 import { plain } from "../../model/visible.js";
+import { ownerOf } from "../../parts/holders.js";
 import { Foreign } from "../../parts/text.js";
 
 const MINUTE = 60_000;
@@ -119,7 +119,7 @@ export function Lanes({ kept, lock, usual }) {
   const kinds = [...new Set(shown.map(({ kind }) => kind))];
   const hidden = Math.max(0, holds.length - ROWS) + Math.max(0, waits.length - ROWS);
   return html`<section class="panel lanes" aria-labelledby="lanes">
-    <h2 id="lanes">Timeline
+    <h2 id="lanes">Timeline <span class="none zone">${zoneName()}</span>
       <span class="zoom" role="group" aria-label="Zoom">
         <button type="button" class="bare" aria-label="Earlier" onClick=${() => move(-0.5)}>‹</button>
         ${SPANS.map(([one, title]) => html`<button type="button" class="bare" key=${title} aria-pressed=${span === one && view.value.end === null} onClick=${() => (view.value = { span: one, end: null })}>${title}</button>`)}
@@ -154,7 +154,7 @@ function Usual({ usual: { leases, hold, wait } }) {
 /** The times below the bars, at full minutes, hours or days of the viewer. */
 function ticks(from, end) {
   const step = STEPS.find((one) => (end - from) / one <= TICKS) ?? STEPS.at(-1);
-  const zone = wall(from).getTimezoneOffset() * MINUTE;
+  const zone = zoneOffset(wall(from));
   const first = Math.ceil((wall(from) - zone) / step) * step + zone - (wall(from) - from);
   const found = [];
   for (let time = first; time <= end; time += step) found.push(time);
