@@ -1,12 +1,13 @@
 // The page: who is signed in decides whether it lives, the address which part of it is shown.
 
 import { effect, html, render, untracked } from "./view.js";
+import { keepAttention } from "./model/attention.js";
 import { tick } from "./model/clock.js";
 import { answers, close, connection, listen, open } from "./model/connection.js";
-import { forgetEvents, hear, keepEvents } from "./model/feed.js";
+import { forgetEvents, hear, keepEvents, lookBack } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
-import { apply, catchUp, forgetLocks, isIdle, keepLocks, load, tidy } from "./model/locks.js";
+import { apply, catchUp, forgetLocks, isIdle, keepLocks, listing, load, tidy } from "./model/locks.js";
 import { isShared } from "./model/relay.js";
 import { route } from "./model/route.js";
 import { cancelSearch, seekAgain } from "./model/search.js";
@@ -14,6 +15,7 @@ import { begin, beginAnew, lookAgain, lookAtSession, may, seesFigures, seesSomet
 import { forgetStore, lookAtStore, store } from "./model/store.js";
 import { Page } from "./pages/page.js";
 import { Failed, Loading } from "./parts/notice.js";
+import { OpenLock } from "./parts/open_lock.js";
 import { Said } from "./parts/said.js";
 import { Shell } from "./parts/shell.js";
 import { Help } from "./parts/shortcuts.js";
@@ -25,7 +27,7 @@ function App() {
   if (state === "failed") return html`<main class="alone"><${Failed} problem=${problem} again=${() => begin()} /></main>`;
   if (state === "out") return html`<${Page} page="sign_in" /><${Said} />`;
   const { page, name } = route.value;
-  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />`;
+  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} /><${OpenLock} />`;
 }
 
 /** Hears events once the page is looked at. Where windows share no stream, it stops as soon as nobody looks. */
@@ -54,6 +56,7 @@ listen({
 function reconsider() {
   const isSeen = (name) => may("view", name);
   keepEvents(isSeen);
+  keepAttention(isSeen);
   keepLeases((name) => may("acquire", name));
   if (seesFigures()) keepFigures(isSeen);
   else forgetFigures();
@@ -80,6 +83,7 @@ effect(() => {
     cancelSearch();
     forgetLocks();
     forgetEvents();
+    keepAttention();
     forgetFigures();
     forgetLeases();
     forgetStore();
@@ -93,6 +97,8 @@ effect(() => {
     lookAtFigures();
     lookAtStore();
     const { state } = connection.value;
+    // The locks come first.
+    if (state === "live" && listing.value.state === "ready" && !listing.value.partial) lookBack();
     if (state !== "lost" || answers()) lookAtSession({ told: state === "live" });
     // Where the store does not answer, nobody knows what has ended.
     tidy({ live: state === "live" && store.value.state !== "silent", answers: answers() });

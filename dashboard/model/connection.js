@@ -160,6 +160,29 @@ async function read(signal, opened) {
   });
 }
 
+/** How many events before the opening of the stream are read, and for how long. */
+const PAST = 2_000;
+const PAST_TIME = 5_000;
+
+/** Reads the events up to the one that was read last, oldest first, as far as the gateway has kept them. */
+export async function readPast() {
+  const [instance, last] = lastId?.split("-") ?? [];
+  const past = [];
+  if (!(Number(last) > 0)) return past;
+  const stop = new AbortController();
+  const hand = ({ id, kind, data }) => {
+    const [of, number] = id?.split("-") ?? [instance, 0];
+    if (kind && kind !== "gap" && of === instance && Number(number) <= Number(last)) past.push({ ...JSON.parse(data), kind, id });
+    if (of !== instance || Number(number) >= Number(last)) stop.abort();
+  };
+  try {
+    await stream(AbortSignal.any([stop.signal, AbortSignal.timeout(PAST_TIME)]), hand, `${instance}-${Math.max(0, last - PAST)}`);
+  } catch {
+    // What has come by then is shown: nothing depends on events of the past.
+  }
+  return past;
+}
+
 function take({ id, kind, data }) {
   if (kind === "session") return listeners.session();
   if (kind === "end" || (kind !== "gap" && isKnown(id))) return;
@@ -177,10 +200,10 @@ function isKnown(id) {
 }
 
 /** One connection: hands over what comes, until it ends, fails, or nothing comes any more. */
-async function stream(signal, hand) {
+async function stream(signal, hand, after = lastId) {
   const dead = new AbortController();
   const headers = { Accept: "text/event-stream", ...identity() };
-  if (lastId !== null) headers["Last-Event-ID"] = lastId;
+  if (after !== null) headers["Last-Event-ID"] = after;
   let watch;
   const heard = (problem) => {
     clearTimeout(watch);

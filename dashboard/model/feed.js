@@ -2,13 +2,14 @@
 
 import { signal } from "../view.js";
 import { here } from "./clock.js";
+import { readPast } from "./connection.js";
 import { soon } from "./soon.js";
 
 /** How many are kept. */
 export const KEPT = 5_000;
 
 /** The kinds of events. */
-export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "stale-write-refused", "order-set", "gap"];
+export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "stale-write-refused", "order-set", "store-changed", "gap"];
 
 /** The kinds among which one chooses. Renewals are most of all events, and are shown or hidden by a tick box of their own. */
 export const CHOICES = KINDS.filter((kind) => kind !== "renewed");
@@ -53,6 +54,23 @@ function placeOf({ name, kind, mode, fencing_token: fence }) {
   return later < 0 ? heard.length : first + later;
 }
 
+/** Counts what may be asked for no more: answers from before are thrown away. */
+let era = 0;
+let looked = false;
+
+/** Puts the events from before the page was opened in front of the others, once. Nobody is told of them. */
+export async function lookBack() {
+  if (looked) return;
+  looked = true;
+  const mine = era;
+  const past = await readPast();
+  if (mine !== era) return void (looked = false);
+  const known = new Set(heard.map(({ id }) => id));
+  const unknown = past.filter(({ id }) => !known.has(id));
+  heard.unshift(...unknown.map((event, at) => ({ ...event, number: at - unknown.length, heardAt: here(Date.parse(event.at)) })));
+  changed();
+}
+
 /** Has each event told to `to` until the function that is returned is called. */
 export function watch(to) {
   watchers.add(to);
@@ -76,11 +94,14 @@ export function eventsOf(name, most) {
 export function keepEvents(isSeen) {
   const left = heard.filter((event) => !event.name || isSeen(event.name));
   heard.splice(0, heard.length, ...left);
+  era += 1;
   changed();
 }
 
 /** Forgets everything. */
 export function forgetEvents() {
   heard.length = 0;
+  looked = false;
+  era += 1;
   changed();
 }

@@ -1,15 +1,17 @@
-// The figures of the gateway, asked for again and again, and what they were over the last minutes.
+// The figures of the gateway, asked for again and again, and what they were over the last hour.
 
 import { signal } from "../view.js";
 import { ask, Problem } from "./api.js";
-import { tick } from "./clock.js";
+import { here, tick, wall } from "./clock.js";
 import { listing, locks } from "./locks.js";
 import { route } from "./route.js";
 import { seesAll, seesFigures } from "./session.js";
 import { hearChecks } from "./store.js";
 
 /** What the charts show. */
-export const SPAN = 5 * 60_000;
+export const SPAN = 60 * 60_000;
+/** So long a gateway that answers no more is listed. */
+const LISTED = 5 * 60_000;
 /** How often the figures are asked for where they are shown, and elsewhere, in seconds. */
 const OFTEN = 2;
 const SELDOM = 10;
@@ -44,6 +46,8 @@ const answers = new Map();
 let asked = false;
 let stop = null;
 let due = 0;
+/** The gateway whose samples were read, and how often another one has answered. */
+let past = { instance: null, tries: 0 };
 
 /** Asks if it is time to. Called once a second. */
 export function lookAtFigures() {
@@ -64,6 +68,8 @@ async function look() {
     if (shown === body.instance || Date.now() - last > GAP) figures.value = body;
     answered.value += 1;
     figuresProblem.value = null;
+    // A gateway of an earlier version keeps no samples.
+    if (body.store_changes && past.tries < TRIES && past.instance !== figures.peek().instance) await lookAtPast(stopped);
   } catch (problem) {
     if (stopped.aborted) return;
     if (!(problem instanceof Problem)) throw problem;
@@ -99,36 +105,70 @@ export function totals() {
   return { held, waiters };
 }
 
+/** So often the gateway whose figures are shown is asked for its samples: behind a load balancer another one may answer. */
+const TRIES = 5;
+
+/** Puts the samples of the last hour that the gateway has kept in front of those of this page. */
+async function lookAtPast(stopped) {
+  past.tries += 1;
+  const { body } = await ask("samples", { signal: stopped }).catch((problem) => {
+    // The charts fill from now on.
+    if (problem instanceof Problem) return { body: {} };
+    throw problem;
+  });
+  const { instance, renew_margin: margin } = figures.peek();
+  if (body.instance !== instance) return;
+  const taken = body.samples.map(({ at, ...stats }) => {
+    const shape = { ...stats, instance, store: figures.peek().store, renew_margin: { bounds_ms: margin.bounds_ms, ...stats.renew_margin } };
+    return { stats: shape, time: wall(here(Date.parse(at))).getTime() };
+  });
+  const first = samples.find((one) => one.instance === instance)?.time ?? Infinity;
+  const older = taken.filter(({ time }) => time < first);
+  const points = older.flatMap(({ stats, time }, at) => {
+    const before = older[at - 1];
+    const isApart = before && time - before.time > 2 * GAP;
+    const point = { ...pointOf(stats, time, isApart ? undefined : before, older[Math.max(0, at - 3)]), ...ofOne(stats) };
+    return isApart ? [{ ...UNKNOWN, time: time - 1 }, point] : [point];
+  });
+  samples.unshift(...points);
+  past = { instance, tries: 0 };
+  trim(Date.now());
+  answered.value += 1;
+}
+
 function sample(stats, time) {
   // Where nobody has looked, nothing is known.
   if (samples.length && time - samples.at(-1).time > GAP) samples.push({ ...UNKNOWN, time: time - 1 });
-  const past = answers.get(stats.instance) ?? [];
-  const before = past.find((one) => one.time >= time - RATE_WINDOW)?.stats ?? past.at(-1)?.stats;
-  past.push({ stats, time });
-  while (past.length > 1 && past[0].time < time - MARGIN_WINDOW) past.shift();
-  answers.set(stats.instance, past);
-  const seconds = before ? (stats.uptime_ms - before.uptime_ms) / 1000 : 0;
+  const known = answers.get(stats.instance) ?? [];
+  const before = known.find((one) => one.time >= time - RATE_WINDOW) ?? known.at(-1);
+  known.push({ stats, time });
+  while (known.length > 1 && known[0].time < time - MARGIN_WINDOW) known.shift();
+  answers.set(stats.instance, known);
+  samples.push({ ...pointOf(stats, time, before, known[0]), ...(countsAll() ? totals() : ofOne(stats)) });
+  trim(time);
+}
+
+/** What the charts show of an answer: rates since the one `before`, what was left at renewals since the one that is `first`. */
+function pointOf(stats, time, before, first) {
+  const seconds = before ? (stats.uptime_ms - before.stats.uptime_ms || time - before.time) / 1000 : 0;
   const { granted, held, refused } = stats.totals.acquires;
   const per = (now, then) => (seconds > 0 ? Math.max(0, now - then) / seconds : null);
-  const then = before?.totals.acquires;
-  const margins = renewals(past[0].stats.renew_margin, stats.renew_margin);
-  samples.push({
+  const then = before?.stats.totals.acquires;
+  const margins = renewals(first.stats.renew_margin, stats.renew_margin);
+  return {
     time,
     instance: stats.instance,
-    ...ofAll(stats),
     leases: stats.leases,
     waiting: stats.waiters,
     grants: then ? per(granted, then.granted) : null,
     refusals: then ? per(held + refused, then.held + then.refused) : null,
     margin: quantile(margins, stats.renew_margin.bounds_ms, 0.5),
     least: quantile(margins, stats.renew_margin.bounds_ms, 0.05),
-  });
-  trim(time);
+  };
 }
 
-/** What is known of all gateways. Of an embedded store the one gateway knows it. */
-function ofAll(stats) {
-  if (countsAll()) return totals();
+/** What one gateway knows of all: everything, if its store is embedded. */
+function ofOne(stats) {
   const knows = stats.store === "embedded" && seesAll();
   return knows ? { held: stats.leases, waiters: stats.waiters } : { held: null, waiters: null };
 }
@@ -136,12 +176,12 @@ function ofAll(stats) {
 /** Drops what no chart shows any more, also while no answer comes. */
 function trim(time) {
   while (samples.length && samples[0].time < time - SPAN) samples.shift();
-  for (const [instance, past] of answers) if (past.at(-1).time < time - SPAN) answers.delete(instance);
+  for (const [instance, known] of answers) if (known.at(-1).time < time - LISTED) answers.delete(instance);
 }
 
 /** The last answer of each gateway that has answered lately, `{stats, time}`, each at a place of its own. */
 export function gateways() {
-  const last = [...answers.values()].map((past) => past.at(-1));
+  const last = [...answers.values()].map((known) => known.at(-1));
   return last.sort((one, other) => (one.stats.instance < other.stats.instance ? -1 : 1));
 }
 
@@ -168,7 +208,7 @@ function quantile(counts, bounds, part) {
 /** Forgets what they say of locks that may not be seen any more. */
 export function keepFigures(isSeen) {
   const stats = figures.value;
-  if (stats) figures.value = { ...stats, contended: stats.contended.filter(({ name }) => isSeen(name)) };
+  if (stats) figures.value = { ...stats, longest_queue: null, contended: stats.contended.filter(({ name }) => isSeen(name)) };
 }
 
 /** Forgets everything. */
@@ -178,5 +218,6 @@ export function forgetFigures() {
   answers.clear();
   figures.value = null;
   figuresProblem.value = null;
+  past = { instance: null, tries: 0 };
   due = 0;
 }

@@ -1,10 +1,30 @@
 // Numbers, durations and times as text.
 
+import { signal } from "../view.js";
+import { kept, keep } from "./kept.js";
+
+/** Whether times are shown in UTC, and not in the zone of the browser. */
+export const isUtc = signal(kept("zone") === "utc");
+
+export function switchZone() {
+  isUtc.value = !isUtc.value;
+  keep("zone", isUtc.value ? "utc" : "own");
+}
+
+/** A format of times, in the zone that is chosen; with `isOwn` in that of the browser whatever is chosen. */
+function dates(options) {
+  const own = new Intl.DateTimeFormat("en-GB", options);
+  const utc = new Intl.DateTimeFormat("en-GB", { ...options, timeZone: "UTC" });
+  return (date, isOwn = false) => (isUtc.value && !isOwn ? utc : own).format(date);
+}
+
 const COUNT = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const APPOINTMENT = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-const EXACT = new Intl.DateTimeFormat("en-GB", {
+const CLOCK = dates({ timeStyle: "medium" });
+const DAY = dates({ day: "numeric", month: "short" });
+const DATE = dates({ dateStyle: "short" });
+const ZONE = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
+const APPOINTMENT = dates({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const EXACT = dates({
   year: "numeric",
   month: "short",
   day: "2-digit",
@@ -49,21 +69,35 @@ export function fine(ms) {
   return ms < 9_950 ? `${(ms / 1000).toFixed(1)}s` : duration(Math.round(ms / 1000) * 1000);
 }
 
-/** The time of day, in the viewer's zone; the day too, if it is another one than `day`. */
+/** The time of day, in the zone that is chosen; the day too, if it is another one than `day`. */
 export function clock(date, day = new Date()) {
-  const isSame = day.toDateString() === date.toDateString();
-  return isSame ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
+  const isSame = DATE(day) === DATE(date);
+  return isSame ? CLOCK(date) : `${DAY(date)}, ${CLOCK(date)}`;
 }
 
-/** A time some days ahead, in the viewer's zone: `Fri 4 Dec, 18:00`. */
-export function appointment(date) {
-  return Number.isNaN(date.getTime()) ? NOTHING : APPOINTMENT.format(date);
+/** The time of day without its seconds, or the day, below a picture of times. */
+export function timeLabel(date, isDay) {
+  return isDay ? DAY(date) : CLOCK(date).slice(0, -3);
 }
 
-/** A time to the millisecond, in the viewer's zone and in UTC. */
+/** A time some days ahead: `Fri 4 Dec, 18:00`. */
+export function appointment(date, isOwn) {
+  return Number.isNaN(date.getTime()) ? NOTHING : APPOINTMENT(date, isOwn);
+}
+
+/** The short name of the browser's zone at that time: `CET`. */
+export const ownZone = (date = new Date()) => ZONE.formatToParts(date).find(({ type }) => type === "timeZoneName").value;
+
+/** The short name of the zone that is chosen. */
+export const zoneName = () => (isUtc.value ? "UTC" : ownZone());
+
+/** By how many milliseconds the zone that is chosen is behind UTC. */
+export const zoneOffset = (date) => (isUtc.value ? 0 : date.getTimezoneOffset() * 60_000);
+
+/** A time to the millisecond, in the zone that is chosen and in UTC. */
 export function exact(date) {
   if (Number.isNaN(date.getTime())) return NOTHING;
-  return `${EXACT.format(date)} (${date.toISOString()})`;
+  return `${EXACT(date)} (${date.toISOString()})`;
 }
 
 /** One of two words, by a number. */

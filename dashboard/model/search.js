@@ -10,7 +10,7 @@ import { visiblePrefixes } from "./session.js";
 export const MOST_FOUND = 1_000;
 const PAGE = 1_000;
 /** How soon the gateway is asked again: events tell no metadata, and of what is not loaded none is heard. */
-const AGAIN = { unknown: 3_000, many: 15_000, unloaded: 60_000 };
+const AGAIN = { unknown: 3_000, many: 15_000, waiters: 15_000, unloaded: 60_000 };
 const FEW = 2_000;
 
 /** As the gateway does it: letter by letter. A capital sigma is the only letter that depends on those around it. */
@@ -30,9 +30,20 @@ let askedAt = -Infinity;
 let pause = 0;
 /** What is shown for the sake of this search alone. */
 const sought = new Set();
+/** By name what the gateway has found beside the name, as it says: of a holder, or of a waiter that no list shows. */
+const matches = new Map();
+/** A search at the gateway finds the first so many waiters of a lock. */
+export const WAITERS = 100;
 
-/** Whether a lock has this text, in lower case, in its name, or an owner of it or a value of the metadata. */
-export function fits({ name, owner, metadata, leases }, part) {
+/** What the gateway has found in the lock for the sake of this search, if it has said so. */
+export const matchOf = (name) => matches.get(name);
+
+/** Whether a lock has this text, in lower case, in its name, or an owner of it or a value of the metadata, or was found by it. */
+export function fits(lock, part) {
+  return fitsHere(lock, part) || (matches.has(lock.name) && part === lower(wanted.search));
+}
+
+function fitsHere({ name, owner, metadata, leases }, part) {
   const has = (text) => text !== null && lower(text).includes(part);
   const ofLease = (lease) => has(lease.owner) || matched(lease.metadata, part) !== undefined;
   return part === "" || has(name) || ofLease({ owner, metadata }) || [...(leases?.values() ?? [])].some(ofLease);
@@ -49,6 +60,7 @@ const keyOf = ({ prefix, search }) => JSON.stringify([prefix, lower(search)]);
 export function want(prefix, search) {
   if (keyOf({ prefix, search }) === keyOf(wanted)) return;
   wanted = { prefix, search };
+  matches.clear();
   for (const name of sought) {
     if (search && fits(locks.get(name) ?? { name, owner: null }, lower(search))) continue;
     locks.delete(name);
@@ -68,7 +80,7 @@ export function isIncomplete(prefix, search) {
 export function seekAgain({ answers }) {
   if (!answers || asking || !isNeeded()) return;
   const least = locks.size > FEW ? AGAIN.many : AGAIN.unknown;
-  const due = isUnknown() ? Math.max(least, pause) : AGAIN.unloaded;
+  const due = isUnknown() ? Math.max(least, pause) : hasWaiters() && !listing.peek().more ? AGAIN.waiters : AGAIN.unloaded;
   const since = now() - askedAt;
   if (since <= due) return;
   // On a busy store some lock is always unknown, and each walk is charged to the key.
@@ -83,11 +95,18 @@ export function cancelSearch() {
   asking = false;
   askedAt = -Infinity;
   pause = 0;
+  matches.clear();
   seeking.value = IDLE;
 }
 
 function isNeeded(search = wanted.search) {
-  return search !== "" && (listing.peek().more || listing.peek().partial || isUnknown());
+  return search !== "" && (listing.peek().more || listing.peek().partial || isUnknown() || hasWaiters());
+}
+
+/** Only the gateway knows who waits. */
+function hasWaiters() {
+  for (const lock of locks.values()) if (lock.waiters > 0 && !lock.ended) return true;
+  return false;
 }
 
 function isUnknown() {
@@ -100,7 +119,11 @@ async function seek() {
   const mine = (stop = new AbortController());
   asking = true;
   try {
-    const more = await walk(wanted, mine.signal);
+    const found = new Map();
+    const more = await walk(wanted, mine.signal, found);
+    matches.clear();
+    for (const [name, match] of found) matches.set(name, match);
+    changed();
     seeking.value = { key, state: "done", more };
   } catch (problem) {
     if (mine.signal.aborted) return;
@@ -115,7 +138,7 @@ async function seek() {
 }
 
 /** Takes in all that is found; answers whether there is more. */
-async function walk({ prefix, search }, signal) {
+async function walk({ prefix, search }, signal, matched) {
   let found = 0;
   for (const asked of visiblePrefixes(prefix)) {
     let cursor = null;
@@ -127,6 +150,7 @@ async function walk({ prefix, search }, signal) {
       for (const lock of body.locks) {
         if (listing.peek().more && !locks.has(lock.name)) sought.add(lock.name);
         take(lock, sentAt);
+        if (lock.match) matched.set(lock.name, lock.match);
       }
       found += body.locks.length;
       cursor = body.next_cursor;

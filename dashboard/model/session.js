@@ -87,6 +87,9 @@ export function may(permission, name) {
   return state === "in" && (permissions[permission] ?? []).some((prefix) => covers(prefix, name));
 }
 
+/** Whether the key may do this with any lock at all. */
+export const mayAnywhere = (permission) => session.value.state === "in" && (session.value.permissions[permission] ?? []).length > 0;
+
 /** Whether the user may end a reservation without the permission `break`: it is the user's own, or there are no keys. */
 export function isOwn({ reserved_by: by }) {
   const { state, authentication, name } = session.value;

@@ -1,7 +1,7 @@
 // What happens, as it happens: with filters, a pause, and an export.
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
-import { count, plural } from "../model/format.js";
+import { count, plural, zoneName } from "../model/format.js";
 import { CHOICES, events, feedVersion, isOfCaller, KEPT, lastNumber } from "../model/feed.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { seesAll, seesSomething } from "../model/session.js";
@@ -97,12 +97,12 @@ function List({ prefix, owner, chosen, renewals, until, paused, scrolled }) {
     </p>
     ${rows.length === 0
       ? html`<${Empty} icon="events" title=${events().length ? "No events match" : nothing}>
-          <p>Events appear here as they happen; what was before the page was opened is not known.${!renewals && " Renewals are not shown."}</p>
+          <p>Events appear here as they happen, behind those that the gateway has kept.${!renewals && " Renewals are not shown."}</p>
         <//>`
       : html`<${Grid}
           id="events"
           label="Events, newest first"
-          columns=${COLUMNS}
+          columns=${[{ ...COLUMNS[0], title: `Time, ${zoneName()}` }, ...COLUMNS.slice(1)]}
           rows=${rows}
           keyOf=${(event) => event.number}
           heights=${[32, 58]}

@@ -1,11 +1,13 @@
 // One lock: who holds it, who waits, what has happened, and what can be done.
 
 import { html, useSignal } from "../view.js";
-import { duration } from "../model/format.js";
+import { now, tick } from "../model/clock.js";
+import { count, duration } from "../model/format.js";
 import { isName, RULE } from "../model/name.js";
 import { href, route } from "../model/route.js";
 import { isOwn, may } from "../model/session.js";
 import { isStale } from "../model/store.js";
+import { asTimes, timesLonger, usualOf } from "../model/usual.js";
 import { Copy } from "../parts/copy.js";
 import { Icon } from "../parts/icon.js";
 import { LockState, StateMark } from "../parts/lock_state.js";
@@ -14,8 +16,9 @@ import { Foreign } from "../parts/text.js";
 import { Break } from "./lock/break.js";
 import { Curl } from "./lock/curl.js";
 import { End } from "./lock/end.js";
-import { History } from "./lock/history.js";
+import { History, useHistory } from "./lock/history.js";
 import { Holder } from "./lock/holder.js";
+import { Lanes } from "./lock/lanes.js";
 import { useLook } from "./lock/look.js";
 import { mayOrder, NeverBelow, SetOrder } from "./lock/order.js";
 import { Queue } from "./lock/queue.js";
@@ -41,6 +44,8 @@ function Impossible({ name }) {
 function Page({ name }) {
   const sees = may("view", name);
   const { state, lock, problem, again } = useLook(name, sees);
+  const past = useHistory(name, sees && lock !== null);
+  const usual = past.kept?.enabled ? usualOf(past.kept.entries) : null;
   const acquires = may("acquire", name);
   // What is to be broken: one holder, or all who share the lock.
   const breaking = useSignal(null);
@@ -83,9 +88,11 @@ function Page({ name }) {
       <div class="columns ${isStale() ? "stale" : ""}">
         <div class="main-column">
           ${lock.declared && html`<${Declared} declared=${lock.declared} />`}
+          <${Longer} ...${{ lock, usual }} />
           <${Holder} ...${{ lock, take, wake }} />
-          <${Queue} lock=${lock} />
-          <${History} name=${name} />
+          <${Queue} ...${{ lock, usual }} />
+          <${Lanes} ...${{ lock, usual, kept: past.kept }} />
+          <${History} ...${past} />
           <${Timeline} name=${name} />
         </div>
         <div class="side-column">
@@ -98,6 +105,17 @@ function Page({ name }) {
     ${reserving.value && reserves && html`<${Reserve} ...${{ name, lock }} close=${() => (reserving.value = false)} done=${again} />`}
     ${ordering.value && orders && html`<${SetOrder} ...${{ name, lock }} close=${() => (ordering.value = false)} done=${again} />`}
   </div>`;
+}
+
+/** That somebody holds the lock longer than it is usually held, and how many times as long. */
+function Longer({ lock: { holders }, usual }) {
+  tick.value;
+  const held = holders.filter(({ foreign, reservation }) => !foreign && !reservation).map(({ shown }) => now() - shown.acquiredAt);
+  const longest = Math.max(0, ...held);
+  const times = timesLonger(longest, usual);
+  return times !== null && html`<p class="sure longer"><${Icon} name="expired" /><span>
+    Held <strong>${asTimes(times)} longer than usual</strong>: ${duration(longest)}, and the median of the last ${count(usual.leases)} leases is ${duration(usual.hold.median)}.
+  </span></p>`;
 }
 
 /** The terms that the operator of the gateway has declared for this lock. */

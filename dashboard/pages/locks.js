@@ -1,41 +1,27 @@
 // The held locks, live.
 
-import { html, useEffect, useRef } from "../view.js";
-import { count, NOTHING, plural } from "../model/format.js";
+import { html, useEffect, useRef, useSignal } from "../view.js";
+import { count, plural } from "../model/format.js";
+import { keep, kept } from "../model/kept.js";
 import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
-import { fits, isIncomplete, lower, matched, MOST_FOUND, seeking, want } from "../model/search.js";
-import { exampleName, may, seesAll, seesSomething } from "../model/session.js";
+import { fits, isIncomplete, lower, MOST_FOUND, seeking, WAITERS, want } from "../model/search.js";
+import { exampleName, may, mayAnywhere, seesAll, seesSomething } from "../model/session.js";
 import { curl } from "../model/terminal.js";
 import { Copy } from "../parts/copy.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
-import { Holders } from "../parts/holders.js";
 import { Icon } from "../parts/icon.js";
-import { LockState } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
-import { ReservedCell } from "../parts/reserved.js";
 import { tell } from "../parts/said.js";
+import { opening } from "../parts/shortcuts.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
-import { Age, TimeLeft } from "../parts/times.js";
+import { Bulk } from "./locks/bulk.js";
+import { COLUMNS, found as matchIn, searched } from "./locks/columns.js";
+import { Filters, isShown } from "./locks/filters.js";
 import { Unlisted } from "./locks/unlisted.js";
-
-const COLUMNS = [
-  { id: "state", title: "State", cell: (lock) => html`<${LockState} lock=${lock} quiet />` },
-  {
-    id: "name",
-    title: "Name",
-    sorts: true,
-    cell: (lock) => html`<a href=${lockHref(lock.name)} tabindex="-1"><${Foreign} value=${lock.name} /></a>`,
-  },
-  { id: "owner", title: "Owner", sorts: true, cell: (lock) => html`<${Owner} lock=${lock} />` },
-  { id: "age", title: "Held for", sorts: true, mostFirst: true, cell: (lock) => html`<${Age} since=${lock.acquiredAt} />` },
-  { id: "left", title: "Time left", sorts: true, cell: (lock) => html`<${TimeLeft} lock=${lock} />` },
-  { id: "fence", title: "Fencing token", sorts: true, mostFirst: true, cell: (lock) => (lock.count > 1 ? NOTHING : (lock.fence ?? NOTHING)) },
-  { id: "waiters", title: "Waiters", sorts: true, mostFirst: true, cell: (lock) => html`<${Waiters} lock=${lock} />` },
-];
 
 /** What each column is sorted by; what is not known comes last either way. */
 const BY = {
@@ -59,7 +45,7 @@ const SORTS = [
 
 /** The page. */
 export function Locks() {
-  const { prefix = "", sort = "name" } = route.value.query;
+  const { prefix = "", sort = kept("sort") ?? "name", show = "" } = route.value.query;
   const search = searched();
   const order = { by: sort.replace(/^-/, ""), down: sort.startsWith("-") };
   useEffect(() => {
@@ -72,25 +58,36 @@ export function Locks() {
     return () => clearTimeout(settled);
   }, [prefix, search]);
   useEffect(() => () => want("", ""), []);
-  useTold(() => plural(found(prefix, search).length, "lock is", "locks are") + " shown", [prefix, search]);
+  const freeing = useSignal(false);
+  useTold(() => plural(found(prefix, search, show).length, "lock is", "locks are") + " shown", [prefix, search, show]);
   const change = (changed) => requery({ ...route.value.query, ...changed });
+  const sortBy = (chosen) => {
+    keep("sort", chosen);
+    change({ sort: chosen });
+  };
   return html`<div class="page locks-page">
     <div class="title">
       <h1 tabindex="-1">Locks</h1>
-      <${Count} ...${{ prefix, search }} />
+      <${Count} ...${{ prefix, search, show }} />
+      <div class="actions">
+        <button type="button" onClick=${() => (opening.value = true)}><${Icon} name="search" />Open lock…</button>
+        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />By owner…</button>`}
+      </div>
     </div>
     ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, [search, prefix])}>
       <${Field} label="Search name, owner, metadata" short="Search" icon="search" value=${search} hint="/" change=${(value) => change({ search: value, owner: "" })} />
       <${Field} label="Name begins with" short="Begins" value=${prefix} change=${(value) => change({ prefix: value })} />
       <label class="sort">
         <span class="out-of-sight">Sort by</span>
-        <select value=${sort} onChange=${(event) => change({ sort: event.target.value })}>
+        <select value=${sort} onChange=${(event) => sortBy(event.target.value)}>
           ${SORTS.some(([by]) => by === sort) || html`<option value=${sort}>${sort}</option>`}
           ${SORTS.map(([by, title]) => html`<option value=${by} key=${by}>${title}</option>`)}
         </select>
       </label>
-    </form>`}
-    <${List} ...${{ prefix, search, order }} sortBy=${({ by, down }) => change({ sort: (down ? "-" : "") + by })} />
+    </form>
+    <${Filters} ...${{ show, sort, sortBy, choose: (chosen) => change({ show: chosen }) }} />`}
+    ${freeing.value && html`<${Bulk} owner=${search} close=${() => (freeing.value = false)} />`}
+    <${List} ...${{ prefix, search, show, order }} sortBy=${({ by, down }) => sortBy((down ? "-" : "") + by)} />
   </div>`;
 }
 
@@ -103,16 +100,16 @@ function useTold(words, search) {
   }, search);
 }
 
-function List({ prefix, search, order, sortBy }) {
+function List({ prefix, search, show, order, sortBy }) {
   locksVersion.value;
   const { state, problem, more } = listing.value;
   const failed = search ? seeking.value.problem : undefined;
-  const rows = sorted(prefix, search, order);
+  const rows = sorted(prefix, search, show, order);
   if (!seesSomething()) return html`<${Unlisted} />`;
   if (rows.length === 0 && problem) return html`<${Failed} problem=${problem} again=${() => load(prefix)} />`;
   if (rows.length === 0 && state !== "ready") return html`<${Loading} what="Loading the locks…" />`;
   if (rows.length === 0 && isIncomplete(prefix, search)) return html`<${Loading} what="Searching the locks…" />`;
-  if (rows.length === 0 && !failed) return html`<${Nothing} ...${{ prefix, search }} />`;
+  if (rows.length === 0 && !failed) return html`<${Nothing} ...${{ prefix, search, show }} />`;
   return html`<${Trouble} problem=${problem ?? failed} />
     <${Grid}
       id="locks"
@@ -120,13 +117,14 @@ function List({ prefix, search, order, sortBy }) {
       columns=${COLUMNS}
       rows=${rows}
       keyOf=${(lock) => lock.name}
-      heights=${[34, 62]}
+      heights=${rows.some((lock) => matchIn(lock, lower(search))) ? [52, 82] : [36, 64]}
       sort=${order}
       onSort=${sortBy}
       open=${(lock) => go(lockHref(lock.name))}
       rowClass=${(lock) => `${lock.ended ? "ended" : ""} ${lock.reservation ? "reserved" : ""}`}
     />
-    ${more && html`<p class="more-than"><${Beyond} ...${{ prefix, search }} /></p>`}`;
+    ${more && html`<p class="more-than"><${Beyond} ...${{ prefix, search }} /></p>`}
+    ${!more && search && html`<p class="more-than">The search finds the holders of each lock and its first ${count(WAITERS)} waiters.</p>`}`;
 }
 
 /** What is said of the locks that are not loaded. */
@@ -136,9 +134,9 @@ function Beyond({ prefix, search }) {
   return seeking.value.more && `There are more matches than the ${count(MOST_FOUND)} that were loaded: search for more text.`;
 }
 
-function Nothing({ prefix, search }) {
+function Nothing({ prefix, search, show }) {
   const all = seesAll();
-  if (!prefix && !search) {
+  if (!prefix && !search && !show) {
     const example = exampleName();
     const line = example && curl(["-X POST"], example);
     return html`<${Empty} title=${all ? "No lock is held" : `No lock ${SEEN} is held`}>
@@ -151,7 +149,7 @@ function Nothing({ prefix, search }) {
   return html`<${Empty} icon="search" title=${canBegin(prefix) ? none : "No lock can be called that"}>
     ${!canBegin(prefix) && html`<p>${RULE}</p>`}
     ${isName(search || prefix) && html`<${Named} name=${search || prefix} />`}
-    <button type="button" onClick=${() => requery({})}>Clear the search</button>
+    <button type="button" onClick=${() => requery({})}>${show && !prefix && !search ? "Show all locks" : "Clear the search"}</button>
   <//>`;
 }
 
@@ -163,7 +161,7 @@ function Named({ name }) {
   return html`<p>Your key may not see whether <${Foreign} value=${name} /> is held.</p>`;
 }
 
-function Count({ prefix, search }) {
+function Count({ prefix, search, show }) {
   locksVersion.value;
   const { state, more, partial } = listing.value;
   if (state !== "ready") return null;
@@ -173,7 +171,7 @@ function Count({ prefix, search }) {
     if (lock.waiters) waiting += 1;
     if (lock.rests) resting += 1;
   }
-  const shown = prefix || search ? `${count(found(prefix, search).length)} of ` : "";
+  const shown = prefix || search || show ? `${count(found(prefix, search, show).length)} of ` : "";
   const rest = partial ? " so far" : more ? " and more" : "";
   const all = `${shown}${plural(locks.size, "lock", "locks")}${rest}`;
   const scope = seesAll() ? "" : ` ${SEEN}`;
@@ -181,25 +179,6 @@ function Count({ prefix, search }) {
 }
 
 /** Where it is not the name or the owner that was searched for, it is said what was found. */
-function Owner({ lock }) {
-  const part = lower(searched());
-  const elsewhere = part && !fits({ ...lock, metadata: null }, part) && matched(lock.metadata, part);
-  const [key, value] = elsewhere || [];
-  return html`<${lock.reservation ? ReservedCell : Holders} lock=${lock} />${elsewhere &&
-  html`${" "}<span class="match"><${Foreign} value=${key} />: <${Foreign} value=${value} /></span>`}`;
-}
-
-function Waiters({ lock: { waiters } }) {
-  if (!waiters) return html`<span class="none">${waiters ?? NOTHING}</span>`;
-  return html`<span class="waiters"><${Icon} name="queued" />${count(waiters)}</span>`;
-}
-
-/** Addresses of earlier versions have an owner. */
-function searched() {
-  const { search, owner } = route.value.query;
-  return search || owner || "";
-}
-
 function submitted(event, names) {
   event.preventDefault();
   const name = names.find((one) => locks.has(one));
@@ -207,17 +186,17 @@ function submitted(event, names) {
   else document.querySelector("main .grid")?.dispatchEvent(new Event("grid-enter"));
 }
 
-function found(prefix, search) {
+function found(prefix, search, show) {
   const part = lower(search);
   const rows = [];
-  for (const lock of locks.values()) if (lock.name.startsWith(prefix) && fits(lock, part)) rows.push(lock);
+  for (const lock of locks.values()) if (lock.name.startsWith(prefix) && isShown(lock, show) && fits(lock, part)) rows.push(lock);
   return rows;
 }
 
-function sorted(prefix, search, { by, down }) {
+function sorted(prefix, search, show, { by, down }) {
   const value = BY[by] ?? BY.name;
   const sign = down ? -1 : 1;
-  return found(prefix, search).sort((one, other) => {
+  return found(prefix, search, show).sort((one, other) => {
     const [a, b] = [value(one), value(other)];
     if (a === null || b === null) {
       if (a !== b) return a === null ? 1 : -1;

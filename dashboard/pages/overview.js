@@ -1,6 +1,7 @@
-// How things stand: the figures, the last minutes, where it is crowded, and whether all is well.
+// How things stand: what needs attention, the figures, the last hour, where it is crowded, and whether all is well.
 
 import { html, useEffect } from "../view.js";
+import { lookAtAttention } from "../model/attention.js";
 import { now, tick } from "../model/clock.js";
 import { answered, countsAll, figures, figuresProblem, samplesHere, samplesOfAll, SPAN, totals } from "../model/figures.js";
 import { count, duration, fine, NOTHING, rate } from "../model/format.js";
@@ -12,6 +13,7 @@ import { Chart } from "../parts/chart.js";
 import { Failed, Loading } from "../parts/notice.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
+import { Attention } from "./overview/attention.js";
 import { Crowded } from "./overview/crowded.js";
 import { Gateways } from "./overview/gateways.js";
 import { Health } from "./overview/health.js";
@@ -23,6 +25,8 @@ export function Overview() {
   useEffect(() => {
     if (!isLoaded("")) load("");
   }, []);
+  tick.value;
+  useEffect(() => void lookAtAttention());
   return html`<div class="page overview">
     <div class="title"><h1 tabindex="-1">Overview</h1><${Where} /></div>
     <${Tiles} />
@@ -32,6 +36,7 @@ export function Overview() {
     ${!seesFigures() && html`<p class="remark"><span>Your key may not read the figures of the gateway: it takes <code>metrics</code>, or <code>view</code> on every lock.</span></p>`}
     ${seesFigures() && !figures.value && !failed && html`<${Loading} what="Asking for the figures…" />`}
     ${seesFigures() && !figures.value && failed && html`<${Failed} problem=${failed} />`}
+    <${Attention} />
     ${figures.value && (isAlone() ? html`<div class="charts"><${CountsOfAll} /><${OfGateway} /></div>` : html`<${Apart} />`)}
     <div class="columns"><div class="main-column"><${Crowded} /><${Gateways} /></div><${Health} /></div>
   </div>`;

@@ -6,9 +6,22 @@ import { Icon, Logo } from "../parts/icon.js";
 import { Trouble } from "../parts/notice.js";
 import { Theme } from "../parts/shell.js";
 
+const LENGTH = 64;
+
+/** What does not look like a key, before it is sent; null if nothing is odd. */
+function oddity(key) {
+  if (key === "") return null;
+  if (/^bearer\s/i.test(key)) return "Enter the key alone, without “Bearer”.";
+  if (!"lgk_".startsWith(key.slice(0, 4))) return "A key begins with lgk_: this may be a name, or the id of a key.";
+  if (/\s/.test(key)) return "There is a space in the key: it may have been copied with a line break.";
+  if (key.length === LENGTH) return null;
+  return `${key.length} of ${LENGTH} characters${key.length > LENGTH ? ": too many" : ""}.`;
+}
+
 /** Stands in place of the page that was asked for, which is shown as soon as one is signed in. */
 export function SignIn() {
   const field = useRef(null);
+  const odd = useSignal(null);
   const shown = useSignal(false);
   const busy = useSignal(false);
   const trouble = useSignal(null);
@@ -44,11 +57,14 @@ export function SignIn() {
           spellcheck=${false}
           required
           placeholder="lgk_…"
+          aria-describedby="key-odd"
+          onInput=${(event) => (odd.value = oddity(event.target.value.trim()))}
         />
         <button type="button" class="quiet" aria-pressed=${shown.value} onClick=${() => (shown.value = !shown.value)}>
           ${shown.value ? "Hide" : "Show"}
         </button>
       </div>
+      <p class="hint" id="key-odd">${odd.value}</p>
       <${Trouble} problem=${trouble.value} />
       <button type="submit" class="main" disabled=${busy.value}>${busy.value ? "Signing in…" : "Sign in"}</button>
       <p class="hint">

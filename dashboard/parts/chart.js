@@ -1,4 +1,4 @@
-// A live chart of the last minutes.
+// A live chart of the last hour.
 
 import { html, signal, useEffect, useLayoutEffect, useRef, useSignal } from "../view.js";
 import { clock, NOTHING } from "../model/format.js";
@@ -85,14 +85,14 @@ export function Chart({ title, times, series, format, step, span, note }) {
         )}
       </ul>
     </figcaption>
-    <div class="plot" ref=${box} role="img" aria-label="${title} over the last minutes; now: ${says}"></div>
+    <div class="plot" ref=${box} role="img" aria-label="${title} over the last hour; now: ${says}"></div>
     ${note && html`<p class="note">${note}</p>`}
     ${times.length < 2 && html`<p class="gathering">Gathering the first figures…</p>`}
   </figure>`;
 }
 
-/** Seconds between two times below a chart: with these there are always several, and none where it is 5 minutes. */
-const TIMES = [5, 10, 15, 30, 60, 120];
+/** Seconds between two times below a chart: with these there are always several. */
+const TIMES = [5, 10, 15, 30, 60, 120, 300, 600, 1_200, 1_800];
 
 /** A time below a chart, with its seconds unless all are whole minutes. */
 function label(seconds, apart) {

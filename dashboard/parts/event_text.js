@@ -29,6 +29,7 @@ export function Details({ event }) {
   if (kind === "stale-write-refused") {
     return html`with the fencing token ${event.fencing_token}, whose lease is over${by && html`, checked by <${Foreign} value=${by} />`}`;
   }
+  if (kind === "store-changed") return html`<${Foreign} value=${event.change?.text} none="" />`;
   const why = html`${by && html`by <${Foreign} value=${by} />: `}<${Foreign} value=${reason} />${mode}`;
   if (kind === "order-set") return html`${order === null ? "forgotten" : `to ${order}`}${by ? " " : ": "}${why}`;
   if (kind === "release-requested") return html`within ${fine(left)}${by ? ", " : ": "}${why}`;

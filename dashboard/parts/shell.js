@@ -3,7 +3,7 @@
 import { html, useEffect, useSignal } from "../view.js";
 import { connection, retry } from "../model/connection.js";
 import { now, tick } from "../model/clock.js";
-import { duration } from "../model/format.js";
+import { duration, isUtc, ownZone, switchZone, zoneName } from "../model/format.js";
 import { href, route } from "../model/route.js";
 import { seesSomething, session, signOut } from "../model/session.js";
 import { store } from "../model/store.js";
@@ -37,7 +37,7 @@ export function Shell({ children }) {
       <div class="foot">
         <${Live} />
         <${Person} />
-        <div class="tools"><${Theme} /><${Keys} /></div>
+        <div class="tools"><${Theme} /><${Zone} /><${Keys} /></div>
       </div>
     </header>
     <div class="content">
@@ -177,6 +177,14 @@ export function Theme() {
   return html`<button type="button" class="bare" aria-label=${label} title=${label} onClick=${next}>
     <${Icon} name=${choice.value} />
   </button>`;
+}
+
+/** Switches between the zone of the browser and UTC, where they differ. */
+function Zone() {
+  const own = ownZone();
+  if (own === "UTC") return null;
+  const label = `Times in ${zoneName()}. Switch to ${isUtc.value ? own : "UTC"}`;
+  return html`<button type="button" class="bare zone" aria-label=${label} title=${label} onClick=${switchZone}>${zoneName()}</button>`;
 }
 
 function Keys() {

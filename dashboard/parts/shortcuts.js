@@ -1,14 +1,16 @@
 // The keyboard: what single keys do, and the dialog that says so.
 
 import { html, signal } from "../view.js";
+import { keep, kept } from "../model/kept.js";
 import { go, href, route } from "../model/route.js";
 import { Dialog } from "./dialog.js";
 
 /** Whether the dialog is open. */
 export const help = signal(false);
 
-const KEPT = "latchgate-shortcuts";
-const on = signal(stored() !== "off");
+const on = signal(kept("shortcuts") !== "off");
+/** Whether the dialog is open that asks for the name of a lock. */
+export const opening = signal(false);
 const PAGES = { o: "", l: "locks", e: "events" };
 let leader = 0;
 
@@ -20,6 +22,7 @@ const KEYS = [
   ["g o", "Go to the overview"],
   ["g l", "Go to the locks"],
   ["g e", "Go to the events"],
+  ["o", "Open a lock by its name"],
   ["?", "This help"],
 ];
 
@@ -28,11 +31,7 @@ export function Help() {
   if (!help.value) return null;
   const toggle = () => {
     on.value = !on.value;
-    try {
-      localStorage.setItem(KEPT, on.value ? "on" : "off");
-    } catch {
-      // Then it is kept until the page is closed.
-    }
+    keep("shortcuts", on.value ? "on" : "off");
   };
   return html`<${Dialog} title="Keyboard" close=${() => (help.value = false)}>
     <dl class="shortcuts">
@@ -64,6 +63,7 @@ addEventListener("keydown", (event) => {
   if (led && event.key in PAGES) go(href(PAGES[event.key]));
   else if (event.key === "g") leader = performance.now();
   else if (event.key === "?") help.value = true;
+  else if (event.key === "o") opening.value = true;
   else if (event.key === "/") search();
   else return;
   event.preventDefault();
@@ -80,12 +80,4 @@ function enterGrid() {
   const grid = document.querySelector("main .grid");
   grid?.dispatchEvent(new Event("grid-enter"));
   return Boolean(grid);
-}
-
-function stored() {
-  try {
-    return localStorage.getItem(KEPT);
-  } catch {
-    return null;
-  }
 }

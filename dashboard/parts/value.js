@@ -11,7 +11,8 @@ export function Value({ value }) {
   return to ? html`<a href=${to} target="_blank" rel="noopener noreferrer">${text}</a>` : text;
 }
 
-function address(value) {
+/** Where a value leads, or null. */
+export function address(value) {
   if (!/^https?:\/\/[^\s\\]+$/i.test(value) || pieces(value).some((piece) => piece.odd)) return null;
   if (!URL.canParse(value)) return null;
   const to = new URL(value);

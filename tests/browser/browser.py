@@ -92,7 +92,7 @@ class BrowserCase(unittest.TestCase):
 
     def ask_nobody(self, page):
         """In the dialog that breaks a lock: at once, without asking the holder."""
-        page.get_by_label("Request a release, and break the lock after").select_option("0")
+        page.get_by_role("radio", name="Break now").check()
 
     def assert_fits(self, page):
         """Nothing makes the page wider than its window."""

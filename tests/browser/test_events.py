@@ -61,7 +61,7 @@ class Events(BrowserCase):
             page.evaluate(module % json.dumps({**event, "at": "2026-11-29T12:00:00.000Z"}))
         expect(self.rows(page)).to_have_count(4)
         shown = [row.inner_text().split() for row in self.rows(page).all()]
-        kinds = [(words[1], words[-1]) for words in shown]
+        kinds = [(row.locator(".kind").inner_text(), words[-1]) for row, words in zip(self.rows(page).all(), shown)]
         expected = [("stale-write-refused", "1"), ("acquired", "2"), ("released", "1"), ("acquired", "1")]
         self.assertEqual(kinds, expected, shown)
 

@@ -40,7 +40,7 @@ class Search(BrowserCase):
         self.gateway.acquire("ticket", owner="bert", ttl_ms=600_000, metadata={"page": "https://ci.example/Prod/1"})
         self.gateway.acquire("other", owner="carl", ttl_ms=600_000, metadata={"prod": "no value"})
         page = self.open("/locks")
-        rows = page.locator(".grid .body .of-name")
+        rows = page.locator(".grid .body .of-name a")
         expect(rows).to_have_count(4)
         page.get_by_label(SEARCH).fill("pROD")
         expect(rows).to_have_text(["build", "deploy:prod", "ticket"])
@@ -54,11 +54,11 @@ class Search(BrowserCase):
         expect(rows).to_have_text(["deploy:prod"])
         page = self.open("/locks?owner=BERT")
         expect(page.get_by_label(SEARCH)).to_have_value("BERT")
-        expect(page.locator(".grid .body .of-name")).to_have_text(["ticket"])
+        expect(page.locator(".grid .body .of-name a")).to_have_text(["ticket"])
         page.get_by_label(SEARCH).fill("nothing-like-that")
         expect(page.get_by_text("No held locks match")).to_be_visible()
         page.get_by_role("button", name="Clear the search").click()
-        expect(page.locator(".grid .body .of-name")).to_have_count(4)
+        expect(page.locator(".grid .body .of-name a")).to_have_count(4)
 
     def test_metadata_is_found_that_no_event_has_told(self):
         page = self.open("/locks")
@@ -80,7 +80,7 @@ class Search(BrowserCase):
         asked = loads_few(context)
         page = self.open("/locks", context=context)
         expect(page.get_by_text("There are more than the 10,000 that are loaded")).to_be_visible()
-        rows = page.locator(".grid .body .of-name")
+        rows = page.locator(".grid .body .of-name a")
         page.get_by_label(SEARCH).fill("NEEDLE")
         expect(rows).to_have_text(["far:away"])
         self.assertEqual([query["search"] for query in asked if "search" in query], [["NEEDLE"]])
@@ -98,7 +98,7 @@ class Search(BrowserCase):
     def test_a_capital_sigma_is_found_in_the_middle_of_a_word(self):
         self.gateway.acquire("greek", owner="ΟΔΟΣΑΣ", ttl_ms=600_000)
         page = self.open("/locks?search=ΟΔΟΣ")
-        expect(page.locator(".grid .body .of-name")).to_have_text(["greek"])
+        expect(page.locator(".grid .body .of-name a")).to_have_text(["greek"])
 
     def test_a_busy_store_is_searched_less_and_less_often(self):
         context = self.context()
@@ -136,7 +136,7 @@ class Permitted(BrowserCase):
             page.get_by_label(SEARCH).fill("needle")
         self.gateway.permit("ops", acquire=["team:"])
         # By itself it is asked again a minute later.
-        expect(page.locator(".grid .body .of-name")).to_have_text(["far:away"], timeout=30_000)
+        expect(page.locator(".grid .body .of-name a")).to_have_text(["far:away"], timeout=30_000)
         self.assertEqual(len(unanswered), 1)
 
 

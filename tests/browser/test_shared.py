@@ -89,7 +89,6 @@ class Shared(BrowserCase):
     def say_why(self, page):
         page.get_by_label("Reason").fill("drain")
         self.ask_nobody(page)
-        page.get_by_role("button", name="Continue").click()
         page.get_by_role("button", name="Break it now").click()
         expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -134,7 +133,6 @@ class Shared(BrowserCase):
         expect(dialog).to_contain_text("1 holder: all who share it", timeout=15_000)
         page.get_by_label("Reason").fill("drain")
         self.ask_nobody(page)
-        page.get_by_role("button", name="Continue").click()
         # Both have ended, and whoever waited for that has the lock.
         self.holders = [holder(11, None, mode="exclusive", owner="writer")]
         expect(dialog).to_contain_text("Another caller holds the lock by now: writer", timeout=15_000)
@@ -150,8 +148,6 @@ class Shared(BrowserCase):
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("deploy")
         expect(dialog.get_by_label("Request a release, and break the lock after")).to_have_value("30000")
-        dialog.get_by_role("button", name="Continue").click()
-        expect(dialog.get_by_role("alert")).to_contain_text("Request a release, and in 30s take the lock away from worker 1?")
         dialog.get_by_role("button", name="Request release").click()
         expect(dialog).to_have_count(0)
         self.assertEqual(asked, [{"reason": "deploy", "fencing_token": 9, "grace_ms": 30_000}])

@@ -75,7 +75,6 @@ class SharedOnAStore(BrowserCase):
         rows.filter(has_text="two").get_by_role("button").click()
         page.get_by_label("Reason").fill("stuck")
         self.ask_nobody(page)
-        page.get_by_role("button", name="Continue").click()
         page.get_by_role("button", name="Break it now").click()
         expect(page.locator(".holder .facts .who")).to_have_text("one")
         _, lock = self.gateway.call("GET", "/locks/gpu")

@@ -88,7 +88,6 @@ class Store(BrowserCase):
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("has no fencing token")
         dialog.get_by_label("Reason").fill("left behind")
-        dialog.get_by_role("button", name="Continue").click()
         dialog.get_by_role("button", name="Break it now").click()
         expect(page.get_by_text("Nobody holds the lock.")).to_be_visible()
 
@@ -102,7 +101,6 @@ class Store(BrowserCase):
         # SHA-1 of what it has written.
         expect(dialog).to_contain_text("d16d74303205")
         dialog.get_by_label("Reason").fill("left behind")
-        dialog.get_by_role("button", name="Continue").click()
         held = []
         page.route("**/break", lambda route: held.append(route))
         dialog.get_by_role("button", name="Break it now").click()
@@ -113,7 +111,6 @@ class Store(BrowserCase):
         self.assertEqual(self.redis.command("GET", "lg:{foreign}:lock"), "others")
         dialog.get_by_role("button", name="Look at the new holder").click()
         page.unroute("**/break")
-        dialog.get_by_role("button", name="Continue").click()
         dialog.get_by_role("button", name="Break it now").click()
         expect(page.get_by_text("Nobody holds the lock.")).to_be_visible()
 

@@ -1,13 +1,14 @@
 // Takes the lock away from its holder, or from one or all of those who share it, at once or after asking for it: says
-// whom it hits, wants a reason, and asks twice.
+// whom it hits, and wants a reason.
 
 import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
-import { duration, plural } from "../../model/format.js";
+import { plural } from "../../model/format.js";
 import { Dialog } from "../../parts/dialog.js";
 import { ownerOf } from "../../parts/holders.js";
 import { Icon } from "../../parts/icon.js";
 import { Line } from "../../parts/line.js";
 import { Trouble } from "../../parts/notice.js";
+import { GRACE, Way } from "../../parts/way.js";
 import { Reserved } from "../../parts/reserved.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, TimeLeft } from "../../parts/times.js";
@@ -17,19 +18,10 @@ import { breakLock, useSending } from "./sending.js";
 /** How long a reason may be. */
 export const LONGEST_REASON = 200;
 
-/** How much time the holder may be given, in milliseconds; 0 is not to ask it. */
-const GRACES = [10_000, 30_000, 60_000, 300_000, 1_800_000, 0];
-/** A holder that hears of it can still end its work: most renew within half a minute. */
-export const GRACE = 30_000;
-
 const FOREIGN =
   "A client that does not use the gateway has no fencing token. The gateway identifies this holder by a mark of the value in the store: if the value has changed by then, nothing is broken.";
 const UNMARKED = "The gateway cannot identify this holder: the break ends the hold of any client that holds the lock when the request arrives.";
-const TOLD =
-  "A break does not stop the holder. The holder learns of the break with its next renewal and works on until then: only a resource that checks the fencing token is safe.";
 const RESERVED = "No client renews a reservation, so the gateway notifies nobody: tell the person who reserved the lock.";
-const ASKED =
-  "The holder gets the request with its next renewal. Leases that are not released in time are broken. A holder that renews more seldom may not get the request.";
 const ALL = "The break ends every lease of the lock, also leases that are granted before the request arrives.";
 const UNTOLD = "A break does not stop the holder, and the gateway cannot notify the holder: the holder finds out when it next reads the store.";
 
@@ -42,10 +34,8 @@ export function Break({ name, lock, target, close, done }) {
   const reason = useSignal("");
   // A request is told with a renewal, and no client renews a reservation.
   const grace = useSignal(target?.reservation ? 0 : GRACE);
-  const sure = useSignal(false);
   const { busy, trouble, send } = useSending(breakLock(name), { close, done });
   const field = useRef(null);
-  const safe = useRef(null);
   const holder = meant.value;
   const all = holder === null;
   const others = lock.holder_count - 1;
@@ -56,21 +46,15 @@ export function Break({ name, lock, target, close, done }) {
   const isThere = lock.holder_count > lock.holders.length || lock.holders.some(isMeant);
   // A client that uses no gateway cannot be asked.
   const within = holder?.foreign ? 0 : grace.value;
-  const untold = holder?.reservation ? RESERVED : holder?.foreign ? UNTOLD : within > 0 ? ASKED : TOLD;
   const changed = lock.state === "free" || !isThere;
   // What lies there is nothing that a client writes into a lock.
   const unmarked = !all && markOf(holder) === null;
-  useLayoutEffect(() => {
-    // Whoever presses Enter once too often goes back.
-    const target = sure.value ? safe.current : field.current;
-    target?.focus();
-  }, [sure.value]);
+  useLayoutEffect(() => field.current?.focus(), [changed]);
 
   const submit = async (event) => {
     event.preventDefault();
     if (changed || busy.value) return;
     if (!reason.value.trim()) return field.current.focus();
-    if (!sure.value) return void (sure.value = true);
     const body = { reason: reason.value.trim() };
     if (all) body.all = true;
     else if (holder.fencing_token !== null) body.fencing_token = holder.fencing_token;
@@ -83,7 +67,6 @@ export function Break({ name, lock, target, close, done }) {
   const back = () => {
     if (!isThere) meant.value = lock.holder;
     trouble.value = null;
-    sure.value = false;
   };
   return html`<${Dialog} title="Break the lock" close=${close}>
     <form onSubmit=${submit} class="break">
@@ -98,20 +81,9 @@ export function Break({ name, lock, target, close, done }) {
       ${!changed && all && html`<p class="remark">${ALL}</p>`}
       ${!changed && holder?.waiting && html`<p class="remark">This job waits for <${Awaited} lock=${holder.waits_for} />. Breaking this lease does not help the job.</p>`}
       ${!changed && holder?.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
-      ${!changed && !sure.value && html`<${Reason} reason=${reason} field=${field} />`}
-      ${!changed && !sure.value && !holder?.foreign && html`<${Grace} grace=${grace} />`}
-      ${!changed &&
-      sure.value &&
-      html`<div class="sure" role="alert">
-        <${Icon} name="warning" />
-        <div>
-          <p>
-            <strong>${within > 0 ? `Request a release, and in ${duration(within)} take the lock` : "Take the lock"} away from ${all ? everybody(lock) : html`<${Foreign} value=${ownerOf(holder)} none="its holder" />`}?</strong>
-            ${" "}${untold}
-          </p>
-          <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
-        </div>
-      </div>`}
+      ${!changed && html`<${Reason} reason=${reason} field=${field} />`}
+      ${!changed && (holder?.foreign ? html`<p class="remark">${UNTOLD}</p>` : html`<${Way} grace=${grace} />`)}
+      ${!changed && holder?.reservation && html`<p class="remark">${RESERVED}</p>`}
       <${Trouble} problem=${trouble.value} />
       ${trouble.value?.isUnknown &&
       html`<p class="remark">
@@ -120,10 +92,8 @@ export function Break({ name, lock, target, close, done }) {
       </p>`}
       ${!changed &&
       html`<footer>
-        <button type="button" class="quiet" ref=${safe} onClick=${sure.value ? back : close}>${sure.value ? "Back" : "Cancel"}</button>
-        ${sure.value
-          ? html`<button type="submit" class="danger full" key="yes" disabled=${busy.value}>${within > 0 ? (busy.value ? "Asking…" : "Request release") : busy.value ? "Breaking…" : "Break it now"}</button>`
-          : html`<button type="submit" class="danger" key="next">Continue</button>`}
+        <button type="button" class="quiet" onClick=${close}>Cancel</button>
+        <button type="submit" class="danger full" disabled=${busy.value}>${within > 0 ? (busy.value ? "Asking…" : "Request release") : busy.value ? "Breaking…" : "Break it now"}</button>
       </footer>`}
     </form>
   <//>`;
@@ -153,13 +123,6 @@ export function Reason({ reason, field }) {
     value=${reason}
     field=${field}
   />`;
-}
-
-function Grace({ grace }) {
-  return html`<label for="grace">Request a release, and break the lock after</label>
-    <select id="grace" value=${String(grace.value)} onChange=${(event) => (grace.value = Number(event.target.value))}>
-      ${GRACES.map((ms) => html`<option key=${ms} value=${String(ms)}>${ms === 0 ? "no request: break it now" : duration(ms)}</option>`)}
-    </select>`;
 }
 
 /** Who gets the lock then. */

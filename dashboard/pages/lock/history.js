@@ -24,12 +24,13 @@ const QUIET = 60_000;
 /** A shorter wait than this, in milliseconds, is not one to be spoken of. */
 const NOTICED = 100;
 
-/** `{kept, problem}`: what `GET /locks/{name}/history` said last, or null. */
-function useHistory(name) {
+/** `{kept, problem}`: what `GET /locks/{name}/history` said last, or null; nothing is asked for unless it `sees`. */
+export function useHistory(name, sees) {
   const seen = useSignal({ kept: null, problem: null });
   const again = useSignal(() => {});
   const { state } = connection.value;
   useEffect(() => {
+    if (!sees) return void (seen.value = { kept: null, problem: null });
     const stop = new AbortController();
     const look = async () => {
       try {
@@ -54,7 +55,7 @@ function useHistory(name) {
       unwatch();
       document.removeEventListener("visibilitychange", shown);
     };
-  }, [name]);
+  }, [name, sees]);
   useEffect(() => {
     // The page has missed the events since the stream was cut, so the history is read again.
     const { kept, problem } = seen.value;
@@ -64,8 +65,7 @@ function useHistory(name) {
 }
 
 /** The panel. */
-export function History({ name }) {
-  const { kept, problem } = useHistory(name);
+export function History({ kept, problem }) {
   return html`<section class="panel history" aria-labelledby="history">
     <h2 id="history">History</h2>
     ${!kept && !problem && html`<${Loading} what="Reading the history…" />`}

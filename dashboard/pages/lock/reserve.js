@@ -2,7 +2,7 @@
 
 import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
-import { appointment, duration, plural } from "../../model/format.js";
+import { appointment, duration, ownZone, plural } from "../../model/format.js";
 import { freshKey, reserve } from "../../model/reservation.js";
 import { may, session } from "../../model/session.js";
 import { isQuorum } from "../../model/store.js";
@@ -25,8 +25,6 @@ export const mayReserve = (name) => may("acquire", name) && may("reserve", name)
 /** The time that is proposed: a full hour, at least one hour from now. */
 export const proposed = () => new Date(Math.ceil(Date.now() / HOUR + 1) * HOUR);
 
-const ZONE = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
-
 /** A time as the gateway gets it. */
 export const stamp = (date) => date.toISOString().replace(".000Z", "Z");
 
@@ -35,8 +33,8 @@ const local = (date) => new Date(date - date.getTimezoneOffset() * 60_000).toISO
 
 /** The name of the viewer's zone at that time. */
 function zone(date) {
-  const short = ZONE.formatToParts(date).find(({ type }) => type === "timeZoneName").value;
-  const { timeZone } = ZONE.resolvedOptions();
+  const short = ownZone(date);
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
   return short === timeZone ? short : `${short} (${timeZone})`;
 }
 
@@ -132,7 +130,7 @@ function Meant({ at }) {
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return `In the time zone ${zone(new Date())}`;
   const left = date - Date.now();
-  return `${appointment(date)} ${zone(date)}${left > 0 ? `, in ${duration(left)}` : ""}`;
+  return `${appointment(date, true)} ${zone(date)}${left > 0 ? `, in ${duration(left)}` : ""}`;
 }
 
 /** Who holds the lock now, if that may be seen. */
