@@ -343,6 +343,8 @@ fn row(name: &LockName, holder: &Holder) -> [String; 5] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn holder(json: &str) -> Holder {
@@ -401,6 +403,7 @@ mod tests {
         let waiter = |position, owner: Option<&str>| Waiter {
             position,
             owner: owner.map(str::to_owned),
+            metadata: BTreeMap::new(),
             mode: Some("exclusive".to_owned()),
             limit: None,
             waited_ms: 12_340,

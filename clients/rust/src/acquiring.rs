@@ -678,6 +678,8 @@ impl WaitStatus {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::{LockState, Waiter};
 
@@ -687,6 +689,7 @@ mod tests {
             let waiters = waited.iter().zip(1..).map(|(&waited_ms, position)| Waiter {
                 position,
                 owner: Some("ci".to_owned()),
+                metadata: BTreeMap::new(),
                 mode: None,
                 limit: None,
                 waited_ms,

@@ -53,7 +53,7 @@ pub use lock::{
     Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, OrderError,
     OrderNumber, Owner, Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token,
     TokenError,
-    answers::{LockState, OrderGrant, ReleaseRequest, Reservation, Rest, Waiter},
+    answers::{LockState, Match, OrderGrant, ReleaseRequest, Reservation, Rest, Waiter},
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};

@@ -113,6 +113,7 @@ class Waiter:
     mode: Optional[Mode]
     limit: Optional[int]
     waited_ms: int
+    metadata: Mapping[str, str]
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Waiter:
@@ -122,6 +123,7 @@ class Waiter:
             mode=value.get("mode"),
             limit=value.get("limit"),
             waited_ms=value["waited_ms"],
+            metadata=value.get("metadata") or {},
         )
 
 
