@@ -38,12 +38,25 @@ pub struct Holder {
     pub ttl_ms: Option<u64>,
     /// The time left until the hold limit of the lease, in milliseconds, if the lease has a hold limit.
     pub hold_expires_in_ms: Option<u64>,
+    /// When the lease ends, by the clock of the gateway, as an RFC 3339 time.
+    pub expires_at: Option<String>,
     /// When the lease was granted, by the clock of the gateway, as an RFC 3339 time.
     pub acquired_at: Option<String>,
+    /// The request for several locks that the lease is a part of, if it is one.
+    pub group: Option<HolderGroup>,
     /// The reservation that the lease is, if it is one and this caller may see it.
     pub reservation: Option<Reservation>,
     /// The release request, if a caller has asked the holder to release the lock and this caller may see the request.
     pub release_requested: Option<ReleaseRequest>,
+}
+
+/// A request for several locks, as a holder of one of them shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct HolderGroup {
+    /// The first name of the group; `None` if the caller's API key may not view that lock.
+    pub first: Option<String>,
+    /// The number of locks in the group.
+    pub count: u8,
 }
 
 // === impl Holder ===
