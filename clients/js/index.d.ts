@@ -261,6 +261,7 @@ export interface Waiter {
   mode: Mode;
   limit: number | null;
   waitedMs: number;
+  metadata: Record<string, string>;
 }
 
 export interface HeldLock {

@@ -65,13 +65,39 @@ pub struct BreakAttempt<'a> {
     pub requester: Requester<'a>,
     /// The name of the lock to break.
     pub name: &'a LockName,
-    /// For each lease that the break hit or was meant to hit: its fencing token, if it has one. Not empty.
-    pub fencing_tokens: &'a [Option<FencingToken>],
+    /// Each lease that the break hit or was meant to hit. Not empty.
+    pub leases: &'a [AuditedLease<'a>],
     /// The reason that the caller gave.
     pub reason: &'a str,
     /// The outcome: `broken`, `requested` if the holder was asked to release the lock first, or the code of the
     /// problem in the answer.
     pub outcome: &'a str,
+}
+
+/// A lease in the audit log. What is not known, or what the lease does not have, is `None`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AuditedLease<'a> {
+    /// The fencing token of the lease.
+    pub fence: Option<FencingToken>,
+    /// The owner text of the lease.
+    pub owner: Option<&'a str>,
+    /// The name of the API key that made the reservation that the lease is.
+    pub reserved_by: Option<&'a str>,
+}
+
+/// A lock that was reserved.
+#[derive(Debug, Clone, Copy)]
+pub struct Reserved<'a> {
+    /// The caller that reserved the lock.
+    pub requester: Requester<'a>,
+    /// The name of the lock.
+    pub name: &'a LockName,
+    /// The lease.
+    pub lease: AuditedLease<'a>,
+    /// When the reservation ends.
+    pub until: SystemTime,
+    /// The reason that the caller gave.
+    pub reason: &'a str,
 }
 
 /// An attempt to set the order that a lock remembers.
@@ -125,6 +151,13 @@ impl AuditEntry {
         self.set("key", requester.key.map(bounded));
         self.set("request_id", bounded(requester.request_id));
         self.set("remote", requester.remote.map(|it| it.to_string()));
+    }
+
+    /// Sets the fields of a lease.
+    pub(super) fn set_lease(&mut self, lease: &AuditedLease<'_>) {
+        self.set("fencing_token", lease.fence.map(FencingToken::get));
+        self.set("owner", lease.owner.map(bounded));
+        self.set("reserved_by", lease.reserved_by.map(bounded));
     }
 
     /// Sets the fields that report how many lines were left out before this line.

@@ -14,11 +14,11 @@ use tokio::{
 use crate::{
     clock::Clock,
     config::AuditConfig,
-    lock::{FencingToken, LockName, OrderNumber},
+    lock::{LockName, OrderNumber},
 };
 
 use super::{
-    BreakAttempt, OrderAttempt, Refused, ReloadedKeys, Requester,
+    BreakAttempt, OrderAttempt, Refused, ReloadedKeys, Requester, Reserved,
     bounds::{Bounded, Bounds, QUEUE},
     event::{AuditEntry, bounded},
     writer::{AuditHealth, Output, Writer, WriterMessage},
@@ -162,15 +162,27 @@ impl Audit {
     ///
     /// If the future is dropped, the lines may or may not be written: call it in the task that completes the break.
     pub async fn lock_broken(&self, broken: &BreakAttempt<'_>) {
-        let lines = broken.fencing_tokens.iter().map(|fence| {
+        let lines = broken.leases.iter().map(|lease| {
             move |entry: &mut AuditEntry| {
                 entry.set("name", broken.name.as_str());
-                entry.set("fencing_token", fence.map(FencingToken::get));
+                entry.set_lease(lease);
                 entry.set("outcome", broken.outcome);
                 entry.set("reason", bounded(broken.reason));
             }
         });
         self.record_kept("break", &broken.requester, lines).await;
+    }
+
+    /// Records that a caller has reserved a lock.
+    pub fn reserved(&self, reserved: &Reserved<'_>) {
+        self.record("reserve", |entry| {
+            entry.set_requester(&reserved.requester);
+            entry.set("name", reserved.name.as_str());
+            entry.set_lease(&reserved.lease);
+            let until = humantime::format_rfc3339_millis(reserved.until).to_string();
+            entry.set("until", until);
+            entry.set("reason", bounded(reserved.reason));
+        });
     }
 
     /// Records that a caller has set the order of a lock, or was refused. Waits for the disk like

@@ -8,5 +8,7 @@ mod event;
 mod log;
 mod writer;
 
-pub use event::{BreakAttempt, OrderAttempt, Refused, ReloadedKeys, Requester};
+pub use event::{
+    AuditedLease, BreakAttempt, OrderAttempt, Refused, ReloadedKeys, Requester, Reserved,
+};
 pub use log::{Audit, AuditError};

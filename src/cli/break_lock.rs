@@ -1,6 +1,7 @@
 //! `latchgate break`: ends the lease of another holder.
 
 use std::{
+    collections::BTreeMap,
     io::{self, IsTerminal},
     time::Duration,
 };
@@ -8,8 +9,8 @@ use std::{
 use clap::Args;
 
 use crate::{
-    client::{Client, ClientError, Holder, Inspection, LockState, Rest},
-    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason},
+    client::{Client, ClientError, HeldLock, Holder, Inspection, ListRequest, LockState, Rest},
+    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Owner, Reason},
 };
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     error::{CliError, Exit},
     terminal::{
         output,
-        text::{self, duration},
+        text::{self, duration, held_for, or_dash, owner_and_request},
         visible,
     },
 };
@@ -29,6 +30,9 @@ use super::{
 /// previous holder learns of the break at its next renewal, or at once if it holds the lock with a stream. Nothing
 /// can stop it from continuing its work.
 ///
+/// With --owner instead of a lock, every lease of an owner is broken: the leases are shown, and then broken one by one.
+/// --dry-run only shows them.
+///
 /// With --grace the holder is first asked to release the lock, and the lease is broken only if it still exists
 /// after that time. `run` ends its command when it is asked.
 #[derive(Args)]
@@ -38,7 +42,20 @@ use super::{
 )]
 pub(super) struct BreakArgs {
     /// The lock
-    name: LockName,
+    #[arg(required_unless_present = "owner")]
+    name: Option<LockName>,
+    /// Break every lease of this owner, exactly, instead of one lock
+    ///
+    /// Of a shared lock, the hundred leases that end first are looked at.
+    #[arg(
+        long,
+        value_parser = Owner::new,
+        conflicts_with_all = ["name", "any", "all", "fencing_token", "foreign_mark"]
+    )]
+    owner: Option<Owner>,
+    /// With --owner: show what would be broken, and break nothing
+    #[arg(long, requires = "owner")]
+    dry_run: bool,
     /// Reason for the audit log: 1 to 200 characters
     #[arg(long, value_name = "TEXT", value_parser = Reason::not_blank)]
     reason: Reason,
@@ -90,44 +107,167 @@ pub(super) async fn break_lock(
     environment: &Environment,
 ) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
+    if let Some(owner) = &args.owner {
+        return break_leases_of(args, owner, &client).await;
+    }
+    let name = args
+        .name
+        .as_ref()
+        .expect("clap requires a name or an owner");
     let target = match args.target() {
         Some(given) => Some(given),
-        None => target_found(args, &client).await?,
+        None => target_found(args, name, &client).await?,
     };
-    let broken = match args.grace() {
-        Some(grace) => {
-            let request = client.request_release(&args.name, &args.reason, target, grace);
-            request.await?
+    let broken = args.send(&client, name, target).await?;
+    args.report(name, &broken)
+}
+
+/// Breaks all leases of an owner, or asks their holder to release them, after the user has seen them.
+async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Result<(), CliError> {
+    let found = leases_of(owner, client).await?;
+    let leases = match found.len() {
+        0 => {
+            let nothing = format!("{} holds nothing", visible(owner.as_str()));
+            return Err(CliError::new(Exit::NotHeld, nothing));
         }
-        None => client.break_lock(&args.name, &args.reason, target).await?,
+        1 => "1 lease".to_owned(),
+        many => format!("{many} leases"),
     };
-    if args.json {
-        return output::answer(broken.json());
+    for (name, holder, waiters) in &found {
+        let waiting = match waiters {
+            0 => String::new(),
+            waiters => format!("; {waiters} waiting"),
+        };
+        let held = held_for(holder).map(|held| format!(", held for {}", duration(held)));
+        let (owner, held) = (owner_and_request(holder), held.unwrap_or_default());
+        let fence = or_dash(holder.fencing_token);
+        output::note(&format!(
+            "{name}: {owner}, fencing token {fence}{held}{waiting}"
+        ));
     }
-    let what = match args.grace() {
-        Some(grace) => format!(
-            "requested the release of {} within {}",
-            args.name,
-            duration(grace)
-        ),
-        None => format!("broke {}", args.name),
+    let does = match args.grace() {
+        Some(grace) => format!("request the release of {leases} within {}", duration(grace)),
+        None => format!("break {leases}"),
     };
-    let rests: Vec<_> = broken.resting.iter().map(rested).collect();
-    for holder in broken.holders.iter().chain(&rests) {
-        let left = left(holder).map_or_else(String::new, |left| format!(", with {left} left"));
-        output::note(&format!("{what}: {}{left}", who(holder)));
+    if args.dry_run {
+        output::note(&format!("would {does}"));
+        return Ok(());
     }
-    let shown = broken.holders.len() as u64;
-    if broken.holder_count > shown {
-        let more = broken.holder_count - shown;
-        output::note(&format!("{what}: and {more} more"));
+    args.confirm(&format!("{does}?"))?;
+    let mut failed = Ok(());
+    for (name, holder, _) in &found {
+        match args.send(client, name, target_of(holder)).await {
+            Ok(broken) => args.report(name, &broken)?,
+            // The lease has ended meanwhile, which is what the user wanted.
+            Err(ClientError::Refused(problem))
+                if matches!(&*problem.code, "not-held" | "holder-changed") =>
+            {
+                output::note(&format!("{name}: the lease has ended already"));
+            }
+            // The other leases are broken all the same.
+            Err(error) => {
+                let error = CliError::from(error);
+                output::note(&format!("{name}: {error}"));
+                failed = Err(error);
+            }
+        }
     }
-    Ok(())
+    failed
+}
+
+/// All leases of an owner, with their locks and how many requests wait for the lock.
+async fn leases_of(
+    owner: &Owner,
+    client: &Client,
+) -> Result<Vec<(LockName, Holder, u64)>, CliError> {
+    let mut request = ListRequest {
+        owner: Some(owner.clone()),
+        ..ListRequest::default()
+    };
+    let mut found = BTreeMap::new();
+    loop {
+        let page = client.list(&request).await?;
+        for lock in page.locks {
+            for holder in lock.holders {
+                // A shared lock is listed with all its holders.
+                if holder.owner.as_deref() == Some(owner.as_str()) {
+                    let key = (lock.name.clone(), holder.fencing_token);
+                    found.insert(key, (holder, lock.waiter_count));
+                }
+            }
+        }
+        request.cursor = page.next_cursor;
+        if request.cursor.is_none() {
+            let leases = found.into_iter();
+            return Ok(leases
+                .map(|((name, _), (holder, waiters))| (name, holder, waiters))
+                .collect());
+        }
+    }
 }
 
 // === impl BreakArgs ===
 
 impl BreakArgs {
+    /// Breaks the target, or asks its holder to release it.
+    async fn send(
+        &self,
+        client: &Client,
+        name: &LockName,
+        target: Option<BreakTarget>,
+    ) -> Result<HeldLock, ClientError> {
+        match self.grace() {
+            Some(grace) => {
+                client
+                    .request_release(name, &self.reason, target, grace)
+                    .await
+            }
+            None => client.break_lock(name, &self.reason, target).await,
+        }
+    }
+
+    /// Prints what was broken.
+    fn report(&self, name: &LockName, broken: &HeldLock) -> Result<(), CliError> {
+        if self.json {
+            return output::answer(broken.json());
+        }
+        let what = match self.grace() {
+            Some(grace) => format!("requested the release of {name} within {}", duration(grace)),
+            None => format!("broke {name}"),
+        };
+        let rests: Vec<_> = broken.resting.iter().map(rested).collect();
+        for holder in broken.holders.iter().chain(&rests) {
+            let left = left(holder).map_or_else(String::new, |left| format!(", with {left} left"));
+            output::note(&format!("{what}: {}{left}", who(holder)));
+        }
+        let shown = broken.holders.len() as u64;
+        if broken.holder_count > shown {
+            let more = broken.holder_count - shown;
+            output::note(&format!("{what}: and {more} more"));
+        }
+        Ok(())
+    }
+
+    /// Asks the user to confirm, unless `--yes` has.
+    fn confirm(&self, question: &str) -> Result<(), CliError> {
+        if self.yes {
+            return Ok(());
+        }
+        if !io::stdin().is_terminal() {
+            return Err(CliError::argument(
+                "--yes",
+                "is needed without a terminal, because the command cannot ask",
+            ));
+        }
+        output::ask(&format!("{question} [y/N] "));
+        let mut line = String::new();
+        let read = io::stdin().read_line(&mut line);
+        match (read, line.trim()) {
+            (Ok(_), "y" | "Y" | "yes") => Ok(()),
+            _ => Err(CliError::unexpected("nothing was broken")),
+        }
+    }
+
     /// The time that the holder gets to release the lock before the break, if `--grace` gives one.
     fn grace(&self) -> Option<Duration> {
         self.grace.filter(|grace| !grace.is_zero())
@@ -150,8 +290,12 @@ pub(super) fn fence(text: &str) -> Result<FencingToken, String> {
 
 /// The holder that `inspect` has found and the user has confirmed; `None` with `--any` if the holder cannot be
 /// identified.
-async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakTarget>, CliError> {
-    let lock = match client.inspect(&args.name).await {
+async fn target_found(
+    args: &BreakArgs,
+    name: &LockName,
+    client: &Client,
+) -> Result<Option<BreakTarget>, CliError> {
+    let lock = match client.inspect(name).await {
         // An API key may have the permission to break a lock, but not to view its holder.
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => {
             let needed = "is needed: the API key may not see who holds the lock";
@@ -174,33 +318,19 @@ async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakT
         None => "without an expiry".to_owned(),
     };
     let how = if rests { "rests after" } else { "is held by" };
-    let (name, who) = (&args.name, who(&holder));
+    let who = who(&holder);
     output::note(&format!("{name} {how} {who}, {left}"));
     if lock.waiter_count > 0 {
         output::note(&format!("{} waiting; the first is next", lock.waiter_count));
     }
-    if args.yes {
-        return Ok(Some(target));
-    }
-    if !io::stdin().is_terminal() {
-        return Err(CliError::argument(
-            "--yes",
-            "is needed without a terminal, because the command cannot ask",
-        ));
-    }
-    output::ask(&match args.grace() {
+    args.confirm(&match args.grace() {
         Some(grace) => format!(
-            "request the release, and break the lock in {}? [y/N] ",
+            "request the release, and break the lock in {}?",
             duration(grace)
         ),
-        None => "break it? [y/N] ".to_owned(),
-    });
-    let mut line = String::new();
-    let read = io::stdin().read_line(&mut line);
-    match (read, line.trim()) {
-        (Ok(_), "y" | "Y" | "yes") => Ok(Some(target)),
-        _ => Err(CliError::unexpected("nothing was broken")),
-    }
+        None => "break it?".to_owned(),
+    })?;
+    Ok(Some(target))
 }
 
 /// Returns `None` as the target of the break, if the command line has `--any`; otherwise an error that says which

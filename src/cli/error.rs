@@ -288,7 +288,7 @@ impl Exit {
                 changes
                     || matches!(
                         command,
-                        "inspect" | "list" | "history" | "check" | "events" | "backup"
+                        "inspect" | "list" | "where" | "history" | "check" | "events" | "backup"
                     )
             }
             // A command that only reads changes nothing, so it never ends with an unknown outcome.

@@ -146,6 +146,10 @@ fn describe(event: &Event) -> String {
         };
         add(format_args!("  {what} {}", visible(by)));
     }
+    if let Some(change) = &event.change {
+        let (kind, text) = (visible(&change.kind), visible(&change.text));
+        add(format_args!("  {kind}: {text}"));
+    }
     if let Some(reason) = &event.reason {
         add(format_args!("  ({})", visible(reason)));
     }
@@ -190,6 +194,9 @@ mod tests {
         assert!(described(ordered).ends_with("deploy  fencing token 42  order 41873"));
         let set = r#"{"kind":"order-set","name":"deploy","order":5,"by":"ops","reason":"ms"}"#;
         assert!(described(set).ends_with("order-set  deploy  order 5  set by ops  (ms)"));
+        let change =
+            r#"{"kind":"store-changed","change":{"kind":"away","text":"a:1 unavailable"}}"#;
+        assert!(described(change).ends_with("store-changed  away: a:1 unavailable"));
         assert_eq!(
             described(r#"{"kind":"gap","reason":"too-old","at":"2026-11-20T12:00:00.000Z"}"#),
             "2026-11-20T12:00:00.000Z  gap       (too-old)"

@@ -18,6 +18,7 @@ mod reserve;
 mod run;
 mod serve;
 mod terminal;
+mod where_is;
 
 pub use error::Exit;
 pub use program::{Args, main};

@@ -26,6 +26,7 @@ use super::{
     run::{self, RunArgs},
     serve::{self, ServeArgs},
     terminal::output,
+    where_is::{self, WhereArgs},
 };
 
 /// Distributed locks over plain HTTP and JSON.
@@ -59,6 +60,7 @@ pub(super) enum Command {
     Order(OrderArgs),
     Inspect(InspectArgs),
     List(ListArgs),
+    Where(WhereArgs),
     History(HistoryArgs),
     Check(CheckArgs),
     Break(BreakArgs),
@@ -135,6 +137,7 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Order(args) => block_on(order::order(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
         Command::List(args) => block_on(inspect::list(args, environment)),
+        Command::Where(args) => block_on(where_is::where_is(args, environment)),
         Command::History(args) => block_on(history::history(args, environment)),
         Command::Check(args) => block_on(inspect::check(args, environment)),
         Command::Break(args) => block_on(break_lock::break_lock(args, environment)),

@@ -38,7 +38,7 @@ use super::{
 pub(super) struct ReserveArgs {
     /// The lock
     name: LockName,
-    /// When the reservation ends: 18:00, "Fri 18:00", "tomorrow 9:00", "2026-12-04 18:00", or RFC 3339
+    /// When the reservation ends: +2h, 18:00, "Fri 18:00", "tomorrow 9:00", "2026-12-04 18:00", or RFC 3339
     ///
     /// A time without an offset is in the time zone of this machine (TZ). A time or a weekday alone is the next one.
     /// The command repeats the time with its zone.
@@ -158,9 +158,14 @@ fn parse_until(
     now: Timestamp,
     zone: Result<TimeZone, String>,
 ) -> Result<Zoned, String> {
-    let time = match parse_time(text) {
-        Some(exact) => exact.to_zoned(zone.unwrap_or(TimeZone::UTC)),
-        None => local_time(text, &now.to_zoned(zone?))?,
+    let time = match (text.strip_prefix('+'), parse_time(text)) {
+        (Some(after), _) => {
+            let after = text::parse_duration(after)?;
+            let time = now.checked_add(after).map_err(|error| error.to_string())?;
+            time.to_zoned(zone.unwrap_or(TimeZone::UTC))
+        }
+        (None, Some(exact)) => exact.to_zoned(zone.unwrap_or(TimeZone::UTC)),
+        (None, None) => local_time(text, &now.to_zoned(zone?))?,
     };
     if time.timestamp() > now {
         Ok(time)
@@ -170,7 +175,16 @@ fn parse_until(
 }
 
 fn local_time(text: &str, now: &Zoned) -> Result<Zoned, String> {
-    let unknown = || "expected a time such as 18:00, Fri 18:00 or 2026-12-04 18:00".to_owned();
+    let unknown = || {
+        let day = text.trim();
+        let lower = day.to_lowercase();
+        let is_day = matches!(&*lower, "today" | "tomorrow") || weekday(&lower).is_some();
+        if is_day || day.parse::<Date>().is_ok() {
+            format!("expected a time of day behind the day: \"{day} 18:00\"")
+        } else {
+            "expected a time such as +2h, 18:00, Fri 18:00 or 2026-12-04 18:00".to_owned()
+        }
+    };
     let (day, time) = match text.trim().rsplit_once([' ', 'T']) {
         Some((day, time)) => (day.trim().to_lowercase(), time),
         None => (String::new(), text.trim()),
@@ -179,16 +193,12 @@ fn local_time(text: &str, now: &Zoned) -> Result<Zoned, String> {
     let time = format!("{time:0>5}").parse::<Time>().ok();
     let time = time.filter(|_| has_colon).ok_or_else(unknown)?;
     let today = now.date();
-    let weekday = WEEKDAYS
-        .iter()
-        .zip(0..)
-        .find(|(name, _)| name.starts_with(&day) && day.len() > 2);
     // The date, and after how many days the text means another one, if the time of the first is over.
-    let (date, again) = match (&*day, weekday) {
+    let (date, again) = match (&*day, weekday(&day)) {
         ("", _) => (today, Some(1)),
         ("today", _) => (today, None),
         ("tomorrow", _) => (later(today, 1)?, None),
-        (_, Some((_, weekday))) => {
+        (_, Some(weekday)) => {
             let days = (weekday - today.weekday().to_monday_zero_offset()).rem_euclid(7);
             (later(today, days)?, Some(7))
         }
@@ -205,6 +215,13 @@ fn local_time(text: &str, now: &Zoned) -> Result<Zoned, String> {
         (time, Some(days)) if time <= *now => at(later(date, days)?),
         (time, _) => Ok(time),
     }
+}
+
+/// The number of a weekday, from Monday; its name may be cut off after three letters.
+fn weekday(day: &str) -> Option<i8> {
+    let mut days = WEEKDAYS.iter().zip(0..);
+    let (_, number) = days.find(|(name, _)| name.starts_with(day) && day.len() > 2)?;
+    Some(number)
 }
 
 fn later(date: Date, days: i8) -> Result<Date, String> {
@@ -226,6 +243,8 @@ mod tests {
     #[test]
     fn a_time_is_read_as_people_write_it() {
         for (text, time) in [
+            ("+2h", "Fri 2026-10-23 14:00 Europe/Berlin"),
+            ("+1d 30m", "Sat 2026-10-24 12:30 Europe/Berlin"),
             ("18:00", "Fri 2026-10-23 18:00 Europe/Berlin"),
             ("9:00", "Sat 2026-10-24 09:00 Europe/Berlin"),
             ("today 18:00", "Fri 2026-10-23 18:00 Europe/Berlin"),
@@ -256,6 +275,17 @@ mod tests {
             let error = until(text).unwrap_err();
             assert!(error.starts_with("expected"), "{text}: {error}");
         }
+        for (day, example) in [
+            ("Friday", "\"Friday 18:00\""),
+            ("tomorrow", "\"tomorrow 18:00\""),
+            ("2026-12-04", "\"2026-12-04 18:00\""),
+        ] {
+            assert!(until(day).unwrap_err().ends_with(example), "{day}");
+        }
+        for text in ["+", "+2", "+2x", "+-2h"] {
+            assert!(until(text).is_err(), "{text}");
+        }
+        assert!(until("+0s").unwrap_err().contains("is in the past"));
         for text in ["today 9:00", "2026-10-22 18:00", "2026-10-23T09:59:59Z"] {
             assert!(
                 until(text).unwrap_err().contains("is in the past"),

@@ -72,6 +72,7 @@ pub(super) struct RegisteredLease {
     /// When the lease expires.
     pub(super) until: Instant,
     origin: Origin,
+    ending: Ending,
     /// Whether the lease counts in the metrics of this gateway: it was granted here, or a stream of this gateway
     /// keeps it.
     is_counted: bool,
@@ -100,6 +101,15 @@ pub(super) struct RegisteredLease {
     /// Sends news to the stream of this gateway that keeps the lease; `None` without such a stream, or after the news
     /// was sent.
     stream: Option<oneshot::Sender<Displaced>>,
+}
+
+/// What a lease lasts by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Renewals.
+    Renewed,
+    /// The time of its reservation.
+    Reserved,
 }
 
 /// Which gateway has granted a lease.
@@ -243,6 +253,10 @@ impl LeaseRegistry {
                 Origin::Here
             } else {
                 Origin::Elsewhere
+            },
+            ending: match held.reservation {
+                Some(_) => Ending::Reserved,
+                None => Ending::Renewed,
             },
             is_counted: counts,
             // Nobody renews a reservation, so a stopping gateway does not stay for one.
@@ -523,9 +537,20 @@ impl LeaseRegistry {
 
     /// How long the oldest living lease has been held; `None` if no lease lives.
     pub(super) fn longest_hold(&self) -> Option<Duration> {
+        self.oldest(|_| true)
+    }
+
+    /// How long the oldest living lease has been held that is no reservation.
+    pub(super) fn longest_renewed_hold(&self) -> Option<Duration> {
+        self.oldest(|lease| lease.ending == Ending::Renewed)
+    }
+
+    fn oldest(&self, counts: impl Fn(&RegisteredLease) -> bool) -> Option<Duration> {
         let mut oldest = None;
         self.for_each_active(|_, lease| {
-            oldest = Some(oldest.map_or(lease.since, |oldest| lease.since.min(oldest)));
+            if counts(lease) {
+                oldest = Some(oldest.map_or(lease.since, |oldest| lease.since.min(oldest)));
+            }
         });
         Some(Instant::now().saturating_duration_since(oldest?))
     }

@@ -46,7 +46,9 @@ mod reaper;
 mod release;
 mod renew;
 mod reserved_positions;
+mod samples;
 mod start;
+mod store_changes;
 #[cfg(test)]
 mod tests;
 
@@ -62,4 +64,6 @@ pub use loss::LossReason;
 pub use order::SetOrderError;
 pub use release::{HolderRelease, ReleaseError};
 pub use renew::RenewError;
+pub use samples::{SAMPLE_INTERVAL, Sample};
 pub use start::Engine;
+pub use store_changes::{StoreChange, StoreChangeKind};

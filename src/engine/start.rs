@@ -1,16 +1,19 @@
 //! The engine: its parts, its start, and the state that can be looked at.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use futures_util::{StreamExt, stream::unfold};
 use tokio::{
     sync::{Semaphore, mpsc},
-    time::Instant,
+    time::{Instant, MissedTickBehavior, interval},
 };
 
 use crate::{
     auth::LimitSlot,
-    clock::SystemClock,
+    clock::{Clock, SystemClock, rfc3339},
     config::{HistoryConfig, LimitsConfig},
     lifecycle::Lifecycle,
     lock::{History, IdempotencyHash, LockName, TokenHash},
@@ -30,6 +33,8 @@ use super::{
     leases::LeaseRegistry,
     reaper::Reaper,
     reserved_positions::ReservedPositions,
+    samples::{SAMPLE_INTERVAL, Sample, SampledTotals, Samples},
+    store_changes::{StoreChange, StoreChanges, StoreObserver},
 };
 
 /// The operations on locks over one store. Cheap to clone.
@@ -46,6 +51,8 @@ pub(super) struct EngineShared {
     pub(super) checks: CheckMemory,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
+    pub(super) samples: Samples,
+    pub(super) store_changes: StoreChanges,
     pub(super) reconnect_grace: Duration,
     pub(super) longest_ttl: Duration,
     began: Instant,
@@ -82,7 +89,7 @@ impl Engine {
                 leases.insert_found(token, &name, &held);
             }
         }
-        let (events, inbox) = Bus::new(&lifecycle, clock, limits.max_event_streams);
+        let (events, inbox) = Bus::new(&lifecycle, clock.clone(), limits.max_event_streams);
         let facts = Arc::new(Facts {
             leases: Arc::clone(&leases),
             metrics: metrics.clone(),
@@ -107,7 +114,7 @@ impl Engine {
                 () = stopped => {}
             }
         });
-        Self(Arc::new(EngineShared {
+        let engine = Self(Arc::new(EngineShared {
             store,
             lifecycle,
             reaper,
@@ -116,12 +123,16 @@ impl Engine {
             checks: CheckMemory::default(),
             reserved_positions: ReservedPositions::default(),
             metrics,
+            samples: Samples::default(),
+            store_changes: StoreChanges::default(),
             reconnect_grace,
             longest_ttl: limits.max_ttl_ms.duration(),
             began: Instant::now(),
             most_waiters: limits.max_waiters,
             most_waiters_per_name: limits.max_waiters_per_name,
-        }))
+        }));
+        engine.start_sampling(clock);
+        engine
     }
 
     /// Runs the health checks of the store: whether it answers, and is set up so that locks are safe.
@@ -178,6 +189,7 @@ impl Engine {
     /// store.
     pub fn figures(&self) -> Figures {
         let leases = self.0.leases.counted();
+        let crowds = self.waiters_by_name();
         Figures {
             is_withdrawn: self.is_withdrawn(),
             checks: Vec::new(),
@@ -186,6 +198,9 @@ impl Engine {
             event_streams: self.0.facts.events.listeners(),
             leases: leases.all,
             shared_leases: leases.shared,
+            longest_wait: crowds.iter().map(|crowd| crowd.longest).max(),
+            longest_hold: self.0.leases.longest_renewed_hold(),
+            longest_queue: crowds.iter().map(|it| it.waiters).max().unwrap_or_default(),
             // The HTTP edge fills in when the TLS certificate ends.
             certificate_ends: None,
             store: self.0.store.figures(),
@@ -261,6 +276,76 @@ impl Engine {
     /// Stops counting the position under this key, because its request was repeated and counts as a waiter itself.
     pub fn resume_position(&self, key: &IdempotencyHash) {
         self.0.reserved_positions.resume(key);
+    }
+}
+
+// === Samples ===
+//
+// Samples of the figures, and changes of the store.
+
+/// How often the figures of the store are compared with the last ones.
+const LOOK: Duration = Duration::from_secs(1);
+
+// === impl Engine ===
+
+impl Engine {
+    /// The samples of the last hour, oldest first.
+    pub fn samples(&self) -> Vec<Sample> {
+        self.0.samples.all()
+    }
+
+    /// The changes of the store that this gateway has noticed within a day, newest first, at most 20.
+    pub fn store_changes(&self) -> Vec<Arc<StoreChange>> {
+        self.0
+            .store_changes
+            .since_yesterday(self.0.facts.events.now())
+    }
+
+    /// Starts the task that takes samples, and looks for changes of the store.
+    fn start_sampling(&self, clock: Arc<dyn Clock>) {
+        let (engine, stopped) = (self.clone(), self.0.lifecycle.stopped());
+        let sampling = async move {
+            let (mut observer, mut due) = (StoreObserver::default(), Instant::now());
+            let mut ticks = interval(LOOK);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                let now = ticks.tick().await;
+                for (kind, text) in observer.observe(&engine.0.store.figures(), now) {
+                    let at = clock.wall();
+                    let change = Arc::new(StoreChange { kind, text, at });
+                    engine.0.facts.events.store_changed(&change);
+                    engine.0.store_changes.add(change);
+                }
+                if due <= now {
+                    due = now + SAMPLE_INTERVAL;
+                    engine.take_sample(clock.wall());
+                }
+            }
+        };
+        self.0.lifecycle.spawn_background(async move {
+            tokio::select! {
+                () = sampling => {}
+                () = stopped => {}
+            }
+        });
+    }
+
+    fn take_sample(&self, at: SystemTime) {
+        let (figures, metrics) = (self.figures(), self.metrics());
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        self.0.samples.add(Sample {
+            at: rfc3339(Some(at)).to_string(),
+            uptime_ms: ms(self.uptime()),
+            leases: figures.leases,
+            shared_leases: figures.shared_leases,
+            longest_hold_ms: self.longest_hold().map(ms),
+            waiters: figures.waiters,
+            longest_wait_ms: figures.longest_wait.map(ms),
+            totals: SampledTotals {
+                acquires: metrics.totals().acquires,
+            },
+            renew_margin: metrics.renew_margin(),
+        });
     }
 }
 

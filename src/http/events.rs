@@ -25,6 +25,7 @@ use super::{
     extract::{ApiQuery, Caller, Fields, LastEventId, Query, prefix},
     json_response::{ObjectWriter, json as to_json, json_by},
     locks::millis,
+    ops::reads_figures,
     problem::{Extra, Problem, ProblemCode as Code},
     state::AppState,
 };
@@ -49,6 +50,9 @@ use super::{
 ///   token.
 /// * `order-set`: `by` has set the `order` that the lock remembers (null: it remembers none now), with the reason that
 ///   was given.
+/// * `store-changed`: this gateway has noticed a change of its store: `change` has a `kind` (`failed-over`, `moved`,
+///   `restarted`, `away`, `back`) and a `text` for people, which names servers and says what may be forgotten. The
+///   changes of the last day are in `GET /stats`. With API keys only for keys that may read that.
 /// * `gap`: events may be missing here. Inspect the locks that matter and go on. `too-old`: the events after
 ///   `Last-Event-ID` are not kept any more. `unknown-id`: the id is not of this gateway since its start.
 ///   `connection-lost`: this gateway could not receive messages of other gateways for a while. `too-many`:
@@ -221,9 +225,13 @@ impl EventSource for Events {
             };
             let mut bytes = Vec::new();
             for (number, event) in events {
-                // A gap concerns every listener.
-                let name = event.name.as_ref();
-                if name.is_none() || self.access.still_permits(Permission::View, name) {
+                let is_told = match (event.kind, event.name.as_ref()) {
+                    (Kind::StoreChanged, _) => reads_figures(&self.access),
+                    // A gap concerns every listener.
+                    (_, None) => true,
+                    (_, name) => self.access.still_permits(Permission::View, name),
+                };
+                if is_told {
                     bytes.extend(encode_event(self.listener.instance(), number, &event));
                 }
             }
@@ -283,6 +291,9 @@ pub(in crate::http) enum EventName {
     /// A caller has set the order that the lock remembers.
     #[schema(rename = "order-set")]
     OrderSet,
+    /// The gateway has noticed a change of its store.
+    #[schema(rename = "store-changed")]
+    StoreChanged,
     /// Events may be missing here.
     Gap,
     /// The permissions of the session's API key may have changed.
@@ -316,7 +327,10 @@ fn greeting(instance: &str, number: u64) -> Bytes {
 /// have is left out.
 fn data_of(event: &Event) -> Bytes {
     let is_of_lock = event.name.is_some();
-    let is_of_lease = !matches!(event.kind, Kind::Queued | Kind::OrderSet | Kind::Gap);
+    let is_of_lease = !matches!(
+        event.kind,
+        Kind::Queued | Kind::OrderSet | Kind::StoreChanged | Kind::Gap
+    );
     let is_of_operator = matches!(
         event.kind,
         Kind::Broken | Kind::ReleaseRequested | Kind::StaleWriteRefused | Kind::OrderSet
@@ -349,6 +363,11 @@ fn data_of(event: &Event) -> Bytes {
             order,
         );
         data.field_if(event.reason.is_some(), "reason", event.reason.as_deref());
+        let change = event.change.as_deref().map(|it| {
+            let kind = it.kind.as_str();
+            json!({ "kind": kind, "text": it.text })
+        });
+        data.field_if(change.is_some(), "change", change);
         data.field_if(is_of_operator, "by", event.by.as_deref());
         data.field_if(true, "at", rfc3339(Some(event.at)).to_string());
         data.end();

@@ -25,16 +25,17 @@ use tracing::info;
 use utoipa::ToSchema;
 
 use crate::{
-    auth::{Permission, scope},
+    auth::{Access, Permission, scope},
+    clock::rfc3339,
     config::StoreUrl,
-    engine::BackupParts,
+    engine::{BackupParts, SAMPLE_INTERVAL, Sample, StoreChange},
     lock::{LockName, NamePrefix},
     release,
     store::{
         contract::{Check, Health},
         parking::NameWaiters,
     },
-    telemetry::metrics::{MARGINS_MS, Totals},
+    telemetry::metrics::{RenewMargin, Totals},
 };
 
 use super::{
@@ -374,17 +375,26 @@ pub(in crate::http) async fn stats(
     _: AcceptsJson,
     _: NoQuery,
 ) -> Result<JsonResponse<StatsBody>, Problem> {
-    let may_read = caller.permits(Permission::Metrics, None);
-    if !may_read && !caller.permits_all(Permission::View, &NamePrefix::default()) {
-        return Err(Problem::new(
-            ProblemCode::Forbidden,
-            "The API key has neither the permission `metrics` nor `view` on every lock.",
-        ));
-    }
+    must_read_figures(&caller)?;
     let readiness = readiness(&gateway).await;
     Ok(JsonResponse(StatsBody::new(&gateway, readiness, |name| {
         caller.views(name)
     })))
+}
+
+/// Refuses a caller that may not read the figures of the gateway.
+fn must_read_figures(access: &Access) -> Result<(), Problem> {
+    if reads_figures(access) {
+        return Ok(());
+    }
+    let detail = "The API key has neither the permission `metrics` nor `view` on every lock.";
+    Err(Problem::new(ProblemCode::Forbidden, detail))
+}
+
+/// Whether a caller may read the figures of the gateway.
+pub(super) fn reads_figures(access: &Access) -> bool {
+    access.permits(Permission::Metrics, None)
+        || access.permits_all(Permission::View, &NamePrefix::default())
 }
 
 /// The numbers of one gateway.
@@ -426,11 +436,47 @@ pub(in crate::http) struct StatsBody {
     totals: Totals,
     /// How much TTL was left, as the store knew it, when leases were renewed through this gateway, since its
     /// start.
-    renew_margin: RenewMarginBody,
+    renew_margin: RenewMargin,
     /// The locks with the most waiters through this gateway, most first, among the locks that the key may
     /// view.
     #[schema(max_items = 10)]
     contended: Vec<ContendedBody>,
+    /// The lock with the most waiters through this gateway; null if there is none.
+    #[schema(required = true)]
+    longest_queue: Option<QueueBody>,
+    /// The changes of the store that this gateway has noticed within a day, newest first.
+    #[schema(max_items = 20)]
+    store_changes: Vec<StoreChangeBody>,
+}
+
+/// The queue of a lock at one gateway.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Queue)]
+struct QueueBody {
+    /// The name of the lock. Only if the key may view it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    name: Option<String>,
+    /// The number of requests that wait for the lock through this gateway.
+    waiters: usize,
+}
+
+/// A change of the store.
+#[derive(Serialize, ToSchema)]
+#[schema(as = StoreChange)]
+struct StoreChangeBody {
+    /// When the gateway noticed the change, by its clock.
+    #[schema(format = DateTime)]
+    at: String,
+    /// `failed-over` (another server is the master), `moved` (the address leads to another server, or slots of a
+    /// cluster have moved), `restarted`, `away` (the store does not answer), `back`.
+    #[schema(value_type = String, example = "failed-over")]
+    kind: &'static str,
+    /// The change and what it means for locks, with the addresses of servers.
+    #[schema(
+        example = "master moved from 10.0.0.1:6379 to 10.0.0.2:6379; grants of the last second may be forgotten"
+    )]
+    text: String,
 }
 
 /// The kind of store in which leases live.
@@ -441,18 +487,6 @@ enum StoreKind {
     Embedded,
     /// Redis servers.
     Redis,
-}
-
-/// How much of the TTL was left at renewals.
-#[derive(Serialize, ToSchema)]
-#[schema(as = RenewMargin)]
-struct RenewMarginBody {
-    /// The upper bounds of the buckets: TTL left at a renewal, in milliseconds.
-    #[schema(value_type = Vec<u64>)]
-    bounds_ms: &'static [u64],
-    /// The number of renewals in each bucket: at most its bound, and more than the bound before. The last
-    /// bucket is above all bounds.
-    counts: Vec<u64>,
 }
 
 /// A lock that has waiters.
@@ -493,14 +527,23 @@ impl StatsBody {
             shared_leases: figures.shared_leases,
             longest_hold_ms: engine.longest_hold().map(millis),
             waiters: figures.waiters,
-            longest_wait_ms: crowds.iter().map(|crowd| crowd.longest).max().map(millis),
+            longest_wait_ms: figures.longest_wait.map(millis),
             held_streams: figures.held_streams,
             event_streams: figures.event_streams,
             totals: engine.metrics().totals(),
-            renew_margin: RenewMarginBody {
-                bounds_ms: MARGINS_MS,
-                counts: engine.metrics().renew_margins(),
-            },
+            renew_margin: engine.metrics().renew_margin(),
+            longest_queue: crowds
+                .iter()
+                .max_by_key(|it| it.waiters)
+                .map(|crowd| QueueBody {
+                    name: views(&crowd.name).then(|| crowd.name.as_str().to_owned()),
+                    waiters: crowd.waiters,
+                }),
+            store_changes: engine
+                .store_changes()
+                .iter()
+                .map(|it| it.as_ref().into())
+                .collect(),
             contended: contended(crowds, views),
         }
     }
@@ -528,6 +571,18 @@ fn contended(
     crowds.into_iter().take(MOST_CONTENDED).map(body).collect()
 }
 
+// === impl StoreChangeBody ===
+
+impl From<&StoreChange> for StoreChangeBody {
+    fn from(change: &StoreChange) -> Self {
+        Self {
+            at: rfc3339(Some(change.at)).to_string(),
+            kind: change.kind.as_str(),
+            text: change.text.clone(),
+        }
+    }
+}
+
 // === impl StoreKind ===
 
 impl StoreKind {
@@ -537,6 +592,47 @@ impl StoreKind {
             StoreUrl::Servers(_) => Self::Redis,
         }
     }
+}
+
+/// What were the numbers of the last hour?
+///
+/// Samples of **this gateway**, one every ten seconds, kept in its memory: the numbers of `GET /stats` of which a chart is
+/// made. Counts are those since the start of the gateway; rates are differences of two samples.
+///
+/// With API keys the call needs a key with the permission `metrics`, or with `view` on every lock.
+#[utoipa::path(
+    get,
+    path = "/samples",
+    operation_id = "getSamples",
+    tag = "health",
+    responses((status = 200, body = SamplesBody, description = "The samples."))
+)]
+pub(in crate::http) async fn samples(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::AnyKey>,
+    _: AcceptsJson,
+    _: NoQuery,
+) -> Result<JsonResponse<SamplesBody>, Problem> {
+    must_read_figures(&caller)?;
+    Ok(JsonResponse(SamplesBody {
+        instance: gateway.engine.instance().to_owned(),
+        interval_ms: millis(SAMPLE_INTERVAL),
+        samples: gateway.engine.samples(),
+    }))
+}
+
+/// The samples of one gateway.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Samples)]
+pub(in crate::http) struct SamplesBody {
+    /// The run of the gateway that answers.
+    #[schema(example = "4f0c5b1e8d2a9c37")]
+    instance: String,
+    /// The time between two samples.
+    interval_ms: u64,
+    /// The samples, oldest first.
+    #[schema(max_items = 360)]
+    samples: Vec<Sample>,
 }
 
 /// Header with the file name of a backup: the name under which the file is restored.

@@ -162,6 +162,7 @@ fn operations() -> Vec<Operation> {
         row(ops::__path_readyz, ops::readyz, &[]).class(Probes),
         row(ops::__path_metrics, ops::metrics, &[KEY]).class(Scrapes),
         row(ops::__path_stats, ops::stats, &[KEY]),
+        row(ops::__path_samples, ops::samples, &[KEY]),
         row(ops::__path_backup, ops::backup, &[KEY, BACKUP]),
         row(__path_openapi_json, openapi_json, &[]),
         row(pages::__path_docs, pages::docs, &[]),

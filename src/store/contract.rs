@@ -8,7 +8,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 use crate::{
     lock::{
         BreakTarget, FencingToken, Fingerprint, ForeignMark, HeldLease, IdempotencyHash, LockName,
-        Owner, RecipientId, ReleaseRequest, Salt, Sharing, Terms, TokenHash, Ttl,
+        Metadata, Owner, RecipientId, ReleaseRequest, Salt, Sharing, Terms, TokenHash, Ttl,
     },
     telemetry::{metrics::StoreFigures, trace::SpanKind},
 };
@@ -22,7 +22,7 @@ use super::{
     StoreError,
     cursor::Cursor,
     history::{EndedLease, HistoryBatch, StoredHistory},
-    list_filter::ListFilter,
+    list_filter::{Found, ListFilter, Shown},
     parking::{Parking, Position},
     partition::Partition,
     relay::Relay,
@@ -592,10 +592,21 @@ pub const INSPECTED_WAITERS: usize = 100;
 pub struct Waiter {
     /// The owner text of the waiter, if the caller gave one.
     pub owner: Option<Owner>,
+    /// The metadata of the waiter.
+    pub metadata: Metadata,
     /// How the waiter wants to share the lock; `None` for an exclusive lease.
     pub sharing: Option<Sharing>,
     /// How long the waiter has been queued.
     pub waited: Duration,
+}
+
+// === impl Waiter ===
+
+impl Waiter {
+    /// What the waiter has said of itself, for a search.
+    pub fn said(&self) -> (Option<&Owner>, &Metadata) {
+        (self.owner.as_ref(), &self.metadata)
+    }
 }
 
 impl From<&QueuePosition> for Position {
@@ -685,18 +696,12 @@ impl From<Option<Ttl>> for RenewalTtl {
 // === impl Holder ===
 
 impl Holder {
-    /// Whether a list with this filter shows the lock. The caller has already compared the prefix with the
-    /// name.
-    pub fn is_shown(&self, name: &LockName, filter: &ListFilter) -> bool {
-        match self {
-            Self::Lease(lease) => shows_lease(filter, name, lease),
-            // A shared lock is shown if one of its visible leases matches.
-            Self::Shared(holders) => {
-                let mut leases = holders.leases.iter();
-                leases.any(|lease| shows_lease(filter, name, lease))
-            }
-            Self::Foreign { .. } => filter.shows(name, None),
-        }
+    /// Whether a list with this filter shows the lock, as far as its holder decides. The caller has already compared
+    /// the prefix with the name.
+    pub fn shown_by(&self, name: &LockName, filter: &ListFilter) -> Shown {
+        let leases = self.leases().iter().map(|lease| Some(&lease.said));
+        let foreign = matches!(self, Self::Foreign { .. }).then_some(None);
+        filter.shows(name, leases.chain(foreign))
     }
 
     /// The leases of this holder that the answer shows; none for a foreign client.
@@ -741,10 +746,6 @@ impl Holder {
     }
 }
 
-fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool {
-    filter.shows(name, Some(&lease.said))
-}
-
 // === Page ===
 //
 // A list of held locks, a page at a time.
@@ -784,6 +785,8 @@ pub struct HeldLock {
     /// How many waiters are queued for the lock, as in an inspect. This number is not read at the same instant as the
     /// holder.
     pub waiters: u64,
+    /// Where the list's search text is, if it is not in the name.
+    pub found: Option<Found>,
 }
 
 /// A backup in memory. Only one backup exists at a time.

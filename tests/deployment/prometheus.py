@@ -12,10 +12,13 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
+import yaml
+
 import program
 from test_monitoring import MONITORING, dashboard, rules
 
 PATIENCE = 60
+SOON = ("LatchgateLongWaitSoon", "LatchgateLongHoldSoon")
 # Queries that have no result while no error happens.
 MAY_BE_EMPTY = ("latchgate_store_errors_total", "latchgate_store_clock_skew_seconds", '"[45]..|hung-up"')
 
@@ -26,10 +29,24 @@ def free_port():
         return free.getsockname()[1]
 
 
-def ask(url, method="GET", headers=None):
-    request = urllib.request.Request(url, method=method, headers=headers or {})
+def ask(url, method="GET", headers=None, body=None):
+    headers = (headers or {}) | ({"Content-Type": "application/json"} if body else {})
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(url, method=method, headers=headers, data=data)
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer) if answer.status != 204 else None
+
+
+def soon(text):
+    """The rules for long waits and holds, with a threshold of a second and names of their own."""
+    group = {"name": "soon", "rules": []}
+    for rule in yaml.safe_load(text)["groups"][0]["rules"]:
+        metric, above, seconds = (rule["expr"].split() + ["", ""])[:3]
+        if f"{rule['alert']}Soon" in SOON:
+            assert above == ">" and int(seconds) >= 600, rule
+            group["rules"].append(rule | {"alert": f"{rule['alert']}Soon", "expr": f"{metric} > 1", "for": "1s"})
+    assert len(group["rules"]) == len(SOON), group
+    return json.dumps({"groups": [group]})
 
 
 def wait_until(what, ready):
@@ -57,9 +74,11 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
         redis, gateway, prometheus = free_port(), free_port(), free_port()
+        # The same rules for waits and holds of a second, which this test can wait for.
+        (work / "soon.yaml").write_text(soon((MONITORING / "alerts.yaml").read_text()))
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(MONITORING / "alerts.yaml")],
+            "rule_files": [str(MONITORING / "alerts.yaml"), str(work / "soon.yaml")],
             "scrape_configs": [{"job_name": "latchgate", "static_configs": [{"targets": [f"127.0.0.1:{gateway}"]}]}],
         }
         (work / "prometheus.yml").write_text(json.dumps(config))
@@ -82,14 +101,20 @@ def main():
             wait_until("the gateway", lambda: ask(f"{gateway}/readyz"))
             wait_until("Prometheus", lambda: ask(f"{api}/query?query=up")["data"]["result"])
             check(gateway, api)
-            # An alert must really fire: the store is killed.
+            # Alerts must really fire: a request waits for a lock that is held, and then the store is killed.
+            ask(f"{gateway}/locks/held", "POST", body={"ttl_ms": 60_000})
+            with socket.create_connection(("127.0.0.1", int(gateway.rsplit(":")[-1]))) as waiter:
+                waits = json.dumps({"wait_ms": 50_000})
+                head = f"POST /locks/held HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {len(waits)}"
+                waiter.sendall(f"{head}\r\n\r\n{waits}".encode())
+                wait_until("the alerts for a long wait and a long hold", lambda: set(SOON) <= firing(api))
             processes[0].send_signal(signal.SIGKILL)
             wait_until("an alert that the store is away", lambda: "LatchgateStoreAway" in firing(api))
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
-    print("every query of the dashboard and every rule was answered; the store's absence was told")
+    print("every query of the dashboard and every rule was answered; a long wait, a long hold and the store's absence were told")
 
 
 def firing(api):
@@ -117,7 +142,7 @@ def check(gateway, api):
     assert not empty, "nothing to show for:\n" + "\n".join(empty)
     loaded = ask(f"{api}/rules")["data"]["groups"]
     healthy = [rule["name"] for group in loaded for rule in group["rules"] if rule["health"] == "ok"]
-    assert sorted(healthy) == sorted(rule["alert"] for rule in rules()), loaded
+    assert sorted(healthy) == sorted([rule["alert"] for rule in rules()] + list(SOON)), loaded
     assert not firing(api), firing(api)
 
 

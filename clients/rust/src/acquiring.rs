@@ -732,6 +732,8 @@ impl WaitStatus {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::{LockState, Waiter};
 
@@ -741,6 +743,7 @@ mod tests {
             let waiters = waited.iter().zip(1..).map(|(&waited_ms, position)| Waiter {
                 position,
                 owner: Some("ci".to_owned()),
+                metadata: BTreeMap::new(),
                 mode: None,
                 limit: None,
                 waited_ms,

@@ -57,9 +57,9 @@ pub enum EventsItem {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Event {
     /// The kind of the event: `queued`, `acquired`, `renewed`, `release-requested`, `released`, `expired`, `lost`,
-    /// `broken`, `stale-write-refused`, `order-set` or `gap`. Later versions may add kinds.
+    /// `broken`, `stale-write-refused`, `order-set`, `store-changed` or `gap`. Later versions may add kinds.
     pub kind: String,
-    /// The name of the lock; absent in an event of the kind `gap`.
+    /// The name of the lock; absent in events of the kinds `store-changed` and `gap`.
     pub name: Option<String>,
     /// The lease, as far as known. In an event of the kind `queued`: the owner and the mode of the waiting request. In an
     /// event of the kind `order-set`: only `order`, the order that the lock remembers from now on.
@@ -74,10 +74,21 @@ pub struct Event {
     /// In events of the kinds `broken`, `release-requested`, `stale-write-refused` and `order-set`: the API key of the
     /// caller that broke the lock, requested its release, checked the fencing token or set the order.
     pub by: Option<String>,
+    /// In an event of the kind `store-changed`: what has changed.
+    pub change: Option<StoreChange>,
     /// The time of the event by the clock of a gateway, for display only.
     pub at: Option<String>,
     #[serde(skip)]
     json: String,
+}
+
+/// A change of the store that a gateway has noticed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StoreChange {
+    /// `failed-over`, `moved`, `restarted`, `away` or `back`. Later versions may add kinds.
+    pub kind: String,
+    /// The change and what it means for locks, for people to read.
+    pub text: String,
 }
 
 /// The time without data after which a connection counts as lost: a gateway sends something every ten seconds.

@@ -38,8 +38,12 @@ pub struct Holder {
     pub ttl_ms: Option<u64>,
     /// The time left until the hold limit of the lease, in milliseconds, if the lease has a hold limit.
     pub hold_expires_in_ms: Option<u64>,
+    /// When the lease ends, by the clock of the gateway, as an RFC 3339 time.
+    pub expires_at: Option<String>,
     /// When the lease was granted, by the clock of the gateway, as an RFC 3339 time.
     pub acquired_at: Option<String>,
+    /// The request for several locks that the lease is a part of, if it is one.
+    pub group: Option<HolderGroup>,
     /// The reservation that the lease is, if it is one and this caller may see it.
     pub reservation: Option<Reservation>,
     /// Whether the lease only keeps the lock for a group that is not complete: its caller waits for another lock.
@@ -60,6 +64,15 @@ pub struct AwaitedLock {
     pub since_ms: u64,
     /// The holders of the lock; empty if the lock is free, or if this caller may not view the lock.
     pub holders: Vec<Holder>,
+}
+
+/// A request for several locks, as a holder of one of them shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct HolderGroup {
+    /// The first name of the group; `None` if the caller's API key may not view that lock.
+    pub first: Option<String>,
+    /// The number of locks in the group.
+    pub count: u8,
 }
 
 // === impl Holder ===

@@ -10,7 +10,10 @@ use url::form_urlencoded::Serializer;
 use crate::{
     Client, ClientError, Holder, LockState, Rest, Waiter,
     http::{Call, CallResponse, millis},
-    lock::{FencingToken, LockName, NamePrefix, Owner, SearchText, answers::OrderGrant},
+    lock::{
+        FencingToken, LockName, NamePrefix, Owner, SearchText,
+        answers::{Match, OrderGrant},
+    },
 };
 
 /// A lock as a gateway shows it: its state, its holders and its waiters.
@@ -173,7 +176,8 @@ pub struct ListRequest {
     pub prefix: NamePrefix,
     /// Only locks with a lease of exactly this owner.
     pub owner: Option<Owner>,
-    /// Only locks with this text in the name, the owner or a metadata value, ignoring case.
+    /// Only locks with this text in the name, or in the owner or a metadata value of a holder or of one of the first 100
+    /// waiters, ignoring case.
     pub search: Option<SearchText>,
     /// The approximate number of locks on one page; the gateway's default if absent.
     pub limit: Option<u32>,
@@ -204,6 +208,12 @@ pub struct HeldLock {
     /// The rests of the lock; in the answer to a break, the rests that the break has ended.
     #[serde(default)]
     pub resting: Vec<Rest>,
+    /// The number of waiters; in the answer to a break 0.
+    #[serde(default)]
+    pub waiter_count: u64,
+    /// Where the text of the search is, if it is not in the name.
+    #[serde(default, rename = "match")]
+    pub found: Option<Match>,
     #[serde(skip)]
     json: String,
 }

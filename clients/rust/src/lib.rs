@@ -41,9 +41,9 @@ pub use acquire_mode::{AcquireMode, GroupLocks};
 pub use acquiring::{AcquireRequest, Acquiring, Reserve, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, describe_grant, format_duration};
-pub use events::{Event, Events, EventsItem};
+pub use events::{Event, Events, EventsItem, StoreChange};
 pub use group::{PartResult, PartResults};
-pub use holder::{AwaitedLock, Holder};
+pub use holder::{AwaitedLock, Holder, HolderGroup};
 pub use inspect::{HeldLock, Inspection, ListRequest, Page};
 pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
@@ -53,7 +53,7 @@ pub use lock::{
     Limit, LimitError, LockName, Metadata, MetadataError, Mode, NameError, NamePrefix, OrderError,
     OrderNumber, Owner, Reason, SearchText, ShorterLeases, SupersedeKey, Text, TextError, Token,
     TokenError,
-    answers::{LockState, OrderGrant, ReleaseRequest, Reservation, Rest, Waiter},
+    answers::{LockState, Match, OrderGrant, ReleaseRequest, Reservation, Rest, Waiter},
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};

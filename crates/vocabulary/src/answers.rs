@@ -1,7 +1,7 @@
 //! Parts of the answers that gateways write and clients read. A client accepts an answer of an older gateway, in which
 //! optional fields are missing, and of a newer one, which has more fields.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,10 @@ pub struct Waiter {
     /// Owner text of the waiter, for people to read.
     #[cfg_attr(feature = "openapi", schema(required = true))]
     pub owner: Option<String>,
+    /// What the waiter wants to attach to its lease.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub metadata: BTreeMap<String, String>,
     /// The requested mode, `exclusive` or `shared`.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub mode: Option<String>,
@@ -100,6 +104,21 @@ pub struct Waiter {
     pub limit: Option<u16>,
     /// How long the request has waited so far.
     pub waited_ms: u64,
+}
+
+/// Where a list has found the text of a search, if the text is not in the name of the lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Match {
+    /// `holder`, or `waiter` for one of the first 100 waiters.
+    pub of: String,
+    /// `owner` or `metadata`.
+    pub field: String,
+    /// The name of the metadata entry; null for `owner`.
+    #[cfg_attr(feature = "openapi", schema(required = true))]
+    pub name: Option<String>,
+    /// The whole owner, or the whole value of the metadata entry.
+    pub value: String,
 }
 
 /// Whether a lock is held.

@@ -109,6 +109,44 @@ pub struct HistoryNote {
     pub reason: Option<String>,
 }
 
+/// How long leases of a lock usually last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usual {
+    /// The number of leases that were measured.
+    pub leases: usize,
+    /// Half of the leases were held for at most this time.
+    pub median_ms: u64,
+    /// 95 of 100 leases were held for at most this time.
+    pub p95_ms: u64,
+}
+
+// === impl Usual ===
+
+impl Usual {
+    /// The least number of leases of which a usual time can be said.
+    pub const MIN_LEASES: usize = 10;
+
+    /// How long leases usually last that have lasted these times, in milliseconds; `None` if there are too few.
+    pub fn of(mut held_ms: Vec<u64>) -> Option<Self> {
+        held_ms.sort_unstable();
+        let leases = held_ms.len();
+        // The smallest time that enough leases do not exceed.
+        let part = |percent: usize| held_ms[(leases * percent).div_ceil(100) - 1];
+        (leases >= Self::MIN_LEASES).then(|| Self {
+            leases,
+            median_ms: part(50),
+            p95_ms: part(95),
+        })
+    }
+
+    /// How many times as long as the median a lease was held that is held for longer than 95 of 100 leases, and for
+    /// more than twice the median; `None` if the lease is not held for unusually long.
+    pub fn times_longer(&self, held_ms: u64) -> Option<u64> {
+        let times = held_ms / self.median_ms.max(1);
+        (held_ms > self.p95_ms && times >= 2).then_some(times)
+    }
+}
+
 /// Leases that were too short for entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -118,4 +156,40 @@ pub struct ShorterLeases {
     /// When the first of them ended.
     #[cfg_attr(feature = "openapi", schema(format = "date-time"))]
     pub since: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_leases_say_how_long_a_lock_is_usually_held() {
+        assert_eq!(Usual::of((1..=9).collect()), None);
+        let usual = Usual::of((1..=10).rev().map(|s| s * 1_000).collect()).unwrap();
+        assert_eq!(
+            (usual.leases, usual.median_ms, usual.p95_ms),
+            (10, 5_000, 10_000)
+        );
+        let usual = Usual::of((1..=100).collect()).unwrap();
+        assert_eq!((usual.median_ms, usual.p95_ms), (50, 95));
+        assert_eq!(Usual::of(vec![0; 10]).unwrap().times_longer(3), Some(3));
+    }
+
+    #[test]
+    fn a_lease_is_held_for_unusually_long_beyond_the_rest_and_twice_the_median() {
+        let usual = Usual {
+            leases: 10,
+            median_ms: 40_000,
+            p95_ms: 70_000,
+        };
+        for (held, times) in [
+            (40_000, None),
+            (70_000, None),
+            (79_999, None),
+            (80_000, Some(2)),
+            (259_000, Some(6)),
+        ] {
+            assert_eq!(usual.times_longer(held), times, "{held}");
+        }
+    }
 }

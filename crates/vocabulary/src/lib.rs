@@ -28,7 +28,7 @@ mod ttl;
 pub use fence::{FenceError, FencingToken};
 pub use foreign_mark::{ForeignMark, ForeignMarkError};
 pub use group::{CollectionMark, Group, GroupNames, GroupNamesError};
-pub use history::{History, HistoryEntry, HistoryNote, ShorterLeases};
+pub use history::{History, HistoryEntry, HistoryNote, ShorterLeases, Usual};
 pub use idempotency::{
     BreakTarget, CallerId, Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt,
     SupersedeHash, SupersedeKey,

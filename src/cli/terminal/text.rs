@@ -1,8 +1,8 @@
 //! Text input and output of commands: durations, tables, and descriptions of leases.
 
-use std::{fmt::Write, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use jiff::{Timestamp, Zoned, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, Zoned, tz::TimeZone};
 
 use crate::client::{AwaitedLock, Holder, ReleaseRequest, Reservation};
 
@@ -127,6 +127,32 @@ pub(crate) fn owner_and_request(holder: &Holder) -> String {
     }
 }
 
+/// How long the holder has held the lock. Both times are of the gateway's clock, so that of this machine does not matter.
+pub(crate) fn held_for(holder: &Holder) -> Option<Duration> {
+    let time = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
+    let left = SignedDuration::from_millis(holder.expires_in_ms?.try_into().ok()?);
+    let all = time(&holder.expires_at)?.duration_since(time(&holder.acquired_at)?);
+    all.checked_sub(left)?.try_into().ok()
+}
+
+/// How long ago the lease was last renewed, or granted; `None` if what is left of the lease does not say it.
+pub(crate) fn renewed_ago(holder: &Holder) -> Option<Duration> {
+    let left = holder.expires_in_ms?;
+    let is_cut = holder.hold_expires_in_ms.is_some_and(|limit| limit <= left);
+    let is_moved = holder.reservation.is_some() || holder.release_requested.is_some();
+    let ago = holder.ttl_ms?.checked_sub(left)?;
+    (!is_cut && !is_moved).then(|| Duration::from_millis(ago))
+}
+
+/// Metadata in a line: ` job=4711 step=2`.
+pub(crate) fn entries(metadata: &BTreeMap<String, String>) -> String {
+    let mut text = String::new();
+    for (name, value) in metadata {
+        write!(text, " {name}={value}").expect("writing to a String never fails");
+    }
+    visible(&text).into_owned()
+}
+
 /// The table cell with the time left until a lease expires.
 pub(crate) fn expires_in(holder: &Holder) -> String {
     let left = holder.expires_in_ms.map(Duration::from_millis);
@@ -148,6 +174,25 @@ mod tests {
         for bad in ["", "30", "-1s", "1.5x", "10us"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_times_of_a_lease_are_read_from_what_is_left_of_it() {
+        let holder = |more: &str| -> Holder {
+            let json = format!(
+                r#"{{"acquired_at":"2026-11-20T12:00:00.000Z","expires_at":"2026-11-20T12:02:30.500Z",
+                    "ttl_ms":30000,"expires_in_ms":21000{more}}}"#
+            );
+            serde_json::from_str(&json).unwrap()
+        };
+        assert_eq!(held_for(&holder("")), Some(Duration::from_millis(129_500)));
+        assert_eq!(renewed_ago(&holder("")), Some(Duration::from_secs(9)));
+        // The end of a lease that its hold limit or a request cuts off says nothing of its renewal.
+        assert_eq!(renewed_ago(&holder(r#","hold_expires_in_ms":21000"#)), None);
+        let asked = r#","release_requested":{"by":null,"reason":"x","within_ms":21000}"#;
+        assert_eq!(renewed_ago(&holder(asked)), None);
+        let foreign: Holder = serde_json::from_str(r#"{"foreign":true}"#).unwrap();
+        assert_eq!((held_for(&foreign), renewed_ago(&foreign)), (None, None));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::{
     clock::Clock,
-    engine::{facts::Fact, leases::LeaseTag},
+    engine::{StoreChange, facts::Fact, leases::LeaseTag},
     lifecycle::Lifecycle,
     lock::LockName,
 };
@@ -81,6 +81,16 @@ impl Bus {
             let event = Event::from_fact(name, fact, at)?;
             Some(EventMessage { event, lease })
         });
+    }
+
+    /// The time by the clock of the events. For display only.
+    pub(in crate::engine) fn now(&self) -> SystemTime {
+        self.0.clock.wall()
+    }
+
+    /// Publishes a change of the store to the listeners at this gateway.
+    pub(in crate::engine) fn store_changed(&self, change: &Arc<StoreChange>) {
+        self.send(|_| Some(Event::of_store(change).into()));
     }
 
     /// Sends an event to the publisher, if there is a listener anywhere; `news` makes the event only then.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::{
-        Actor, LossReason,
+        Actor, LossReason, StoreChange,
         facts::{Fact, ReleasedBy},
         leases::LeaseTag,
     },
@@ -24,7 +24,7 @@ use crate::{
 pub struct Event {
     /// The kind of change that the event reports.
     pub kind: EventKind,
-    /// The lock of the event; `None` with [`EventKind::Gap`], which concerns all locks.
+    /// The lock of the event; `None` with [`EventKind::Gap`] and [`EventKind::StoreChanged`], which concern all locks.
     pub name: Option<LockName>,
     /// The fencing token of the lease, if there is a lease and its fencing token is known.
     pub fence: Option<FencingToken>,
@@ -46,6 +46,8 @@ pub struct Event {
     pub reason: Option<Cow<'static, str>>,
     /// The API key that broke the lease, asked for its release or checked its fencing token, if there was one.
     pub by: Option<Arc<str>>,
+    /// The change of the store, with [`EventKind::StoreChanged`].
+    pub change: Option<Arc<StoreChange>>,
     /// When the event happened, by the clock of its gateway. For display only.
     pub at: SystemTime,
 }
@@ -74,6 +76,8 @@ with_all! {
         StaleWriteRefused => "stale-write-refused",
         /// A caller has set the order that the lock remembers.
         OrderSet => "order-set",
+        /// The gateway has noticed a change of its store. No other gateway is told: each notices it by itself.
+        StoreChanged => "store-changed",
         /// Events may be missing at this point.
         Gap => "gap",
     }
@@ -197,6 +201,14 @@ impl Event {
         }
     }
 
+    /// An event about a change of the store.
+    pub(super) fn of_store(change: &Arc<StoreChange>) -> Self {
+        Self {
+            change: Some(Arc::clone(change)),
+            ..Self::bare(EventKind::StoreChanged, change.at)
+        }
+    }
+
     /// Whether the lease has ended. A lease that its stream lost before its end may live a little longer.
     pub(super) fn ends_lease(&self) -> bool {
         match self.kind {
@@ -220,6 +232,7 @@ impl Event {
             order: None,
             reason: None,
             by: None,
+            change: None,
             at,
         }
     }

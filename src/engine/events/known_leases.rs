@@ -95,6 +95,7 @@ impl KnownLeases {
                 }
             }
             EventKind::Gap
+            | EventKind::StoreChanged
             | EventKind::Queued
             | EventKind::ReleaseRequested
             | EventKind::StaleWriteRefused

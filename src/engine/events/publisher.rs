@@ -280,7 +280,8 @@ impl Publisher {
     /// Processes an event of this or another gateway, and passes it on to listeners.
     fn handle(&mut self, mut news: EventMessage, origin: EventOrigin) {
         // The event is sent as it was published, because each gateway completes it from its own data.
-        if origin == EventOrigin::Here && self.interest_until.is_some() {
+        let is_shared = news.event.kind != EventKind::StoreChanged;
+        if origin == EventOrigin::Here && is_shared && self.interest_until.is_some() {
             self.state.outbox.put(&news);
         }
         let (name, kind) = (news.event.name.clone(), news.event.kind);

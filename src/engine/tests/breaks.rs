@@ -165,6 +165,7 @@ async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not
         name: LockName::new(name).unwrap(),
         holder: Holder::Lease(held()),
         waiters: 0,
+        found: None,
     };
     let next = Some(crate::store::cursor::Cursor::Embedded { position: 7 });
     let page = Page {

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::State;
 
 use crate::{
+    audit::{Requester, Reserved},
     auth::{Access, LimitSlot, Permission, scope},
     clock::parse_time,
     config::LimitsConfig,
-    engine::{AcquireError, AcquireRequest, Engine},
+    engine::{AcquireError, AcquireRequest, Actor, Engine, Granted},
     http::{
         edge::RequestContext,
         extract::{
@@ -28,6 +29,7 @@ use crate::{
 
 use super::{
     answer::{Acquired, Annotated, Notes},
+    break_lock::audited,
     lease_view::LeaseBody,
     order::order,
 };
@@ -131,10 +133,42 @@ pub(in crate::http) async fn acquire(
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
                 .map_err(|problem| problem.described_by(declared.as_deref()))
+                .inspect(|granted| audit_reservation(granted, &caller, &context, &gateway))
                 .map(|granted| Acquired::new(granted, connection, &gateway))
         }
     };
     Annotated { answer, notes }
+}
+
+/// Records a new reservation in the audit log. Ordinary leases have no line there.
+fn audit_reservation(
+    Granted {
+        lease, delivery, ..
+    }: &Granted,
+    caller: &Caller<scope::Acquire>,
+    context: &RequestContext,
+    gateway: &AppState,
+) {
+    let reservation = lease.held.reservation.as_deref();
+    let Some(reservation) = reservation.filter(|_| !delivery.is_replay()) else {
+        return;
+    };
+    let id = context.request_id();
+    let requester = Requester {
+        key: caller.name().map(AsRef::as_ref),
+        request_id: id.as_str(),
+        remote: match caller.actor() {
+            Some(Actor::Address(address)) => Some(address),
+            Some(Actor::Key(_)) | None => None,
+        },
+    };
+    gateway.audit.reserved(&Reserved {
+        requester,
+        name: &lease.name,
+        lease: audited(&lease.held),
+        until: reservation.until(),
+        reason: reservation.reason.as_str(),
+    });
 }
 
 // === Waiter count ===

@@ -7,7 +7,7 @@ use http::StatusCode;
 use tracing::info;
 
 use crate::{
-    audit::{Audit, BreakAttempt},
+    audit::{Audit, AuditedLease, BreakAttempt},
     auth::{Permission, scope},
     engine::{BreakError, ReleaseRecord},
     http::{
@@ -19,7 +19,9 @@ use crate::{
         problem::Problem,
         state::AppState,
     },
-    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason, ReleaseRequest},
+    lock::{
+        BreakTarget, FencingToken, ForeignMark, HeldLease, LockName, Owner, Reason, ReleaseRequest,
+    },
     store::contract::Holder,
 };
 
@@ -183,25 +185,38 @@ impl BreakRecord {
         // lease (an error, or a foreign client), it gets one entry with the fencing token of the request, if
         // any.
         let broken = holder.map_or(&[][..], Holder::leases).iter();
-        let mut fences: Vec<_> = broken.map(|lease| Some(lease.fence)).collect();
-        if fences.is_empty() {
-            fences.push(self.fence);
+        let mut leases: Vec<_> = broken.map(audited).collect();
+        if leases.is_empty() {
+            leases.push(AuditedLease {
+                fence: self.fence,
+                ..AuditedLease::default()
+            });
         }
         // The ordinary log records the break too, because an audit log may not be configured.
         let (name, reason) = (&self.name, &self.reason);
         let (id, key) = (self.provenance.request_id.as_str(), self.key.as_deref());
-        for fence in &fences {
+        for AuditedLease { fence, owner, .. } in &leases {
             let fence = fence.map(FencingToken::get);
-            info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, key, id, "break");
+            info!(%name, fencing_token = fence, owner, reason = reason.as_str(), outcome, key, id, "break");
         }
         let attempt = BreakAttempt {
             requester: self.provenance.requester(self.key.as_ref()),
             name: &self.name,
-            fencing_tokens: &fences,
+            leases: &leases,
             reason: self.reason.as_str(),
             outcome,
         };
         self.audit.lock_broken(&attempt).await;
+    }
+}
+
+/// A lease as the audit log shows it.
+pub(super) fn audited(lease: &HeldLease) -> AuditedLease<'_> {
+    let reservation = lease.reservation.as_deref();
+    AuditedLease {
+        fence: Some(lease.fence),
+        owner: lease.said.owner.as_ref().map(Owner::as_str),
+        reserved_by: reservation.and_then(|it| it.by.as_deref()),
     }
 }
 

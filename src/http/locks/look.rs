@@ -2,6 +2,7 @@
 //! fencing token holds it, and list the held locks page by page.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -24,7 +25,7 @@ use crate::{
         state::AppState,
     },
     lock::{
-        Limit, LockName, Owner, SearchText, Sharing,
+        Limit, LockName, Metadata, Owner, SearchText, Sharing,
         answers::{self, LockState, Rest},
     },
     store::{
@@ -33,7 +34,7 @@ use crate::{
             Waiter,
         },
         cursor::Cursor,
-        list_filter::ListFilter,
+        list_filter::{Found, ListFilter},
     },
 };
 
@@ -94,7 +95,14 @@ pub(in crate::http) async fn inspect(
         "group": null,
     }],
     "holder_count": 1,
-    "waiters": [{"position": 1, "owner": "ci-runner-9", "mode": "exclusive", "limit": null, "waited_ms": 8_504}],
+    "waiters": [{
+        "position": 1,
+        "owner": "ci-runner-9",
+        "metadata": {"job": "4712"},
+        "mode": "exclusive",
+        "limit": null,
+        "waited_ms": 8_504,
+    }],
     "waiter_count": 1,
 }))]
 pub(in crate::http) struct LockBody {
@@ -187,11 +195,19 @@ impl LockBody {
     }
 }
 
+fn owned(metadata: &Metadata) -> BTreeMap<String, String> {
+    let entries = metadata.iter();
+    entries
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
 fn waiter_body(position: u64, waiter: Waiter) -> answers::Waiter {
     let limit = waiter.sharing.as_ref().and_then(Sharing::explicit_limit);
     answers::Waiter {
         position,
         owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
+        metadata: owned(&waiter.metadata),
         mode: Some(Sharing::mode(waiter.sharing).as_str().to_owned()),
         limit: limit.map(Limit::get),
         waited_ms: millis(waiter.waited),
@@ -347,7 +363,8 @@ declare_fields! {
     /// The owner of a lease, exactly. A foreign client has no owner. In a shared lock, an owner may not be
     /// found behind the 100 leases that end first.
     const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
-    /// A part of the name, the owner or a metadata value; upper and lower case match.
+    /// A part of the name, or of the owner or a metadata value of a holder or of one of the first 100 waiters (on a
+    /// quorum: at the gateway that answers); upper and lower case match.
     const SEARCH: "search" => Form::text(1, SearchText::MAX_CHARS, "").example("runner-7");
     /// How many locks on one page, with Redis a few more if it is below 20; left out: 100.
     const LIMIT: "limit" => Form::whole(|_| (1, LONGEST_PAGE as u64));
@@ -422,6 +439,10 @@ struct ListedLockBody {
     /// The number of waiters: at all gateways, or on a quorum at the gateway that answers. Waiters that are
     /// just leaving may count.
     waiter_count: u64,
+    /// Where the text of the `search` is. Only if it is not in the name of the lock.
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = answers::Match, required = false)]
+    found: Option<answers::Match>,
 }
 
 // === impl PageBody ===
@@ -432,11 +453,26 @@ impl PageBody {
         let listed = |lock: HeldLock| ListedLockBody {
             held: HeldLockBody::new(&lock.name, lock.holder, now, viewer),
             waiter_count: lock.waiters,
+            found: lock.found.map(match_body),
         };
         Self {
             next_cursor: page.next.map(|cursor| cursor.expose(&asked.filter)),
             locks: page.locks.into_iter().map(listed).collect(),
         }
+    }
+}
+
+fn match_body(found: Found) -> answers::Match {
+    let of = if found.is_waiter { "waiter" } else { "holder" };
+    let field = match found.entry {
+        Some(_) => "metadata",
+        None => "owner",
+    };
+    answers::Match {
+        of: of.to_owned(),
+        field: field.to_owned(),
+        name: found.entry,
+        value: found.value,
     }
 }
 

@@ -37,7 +37,10 @@ use crate::{
         history::{HistoryBatch, StoredHistory},
         parking::Parking,
     },
-    telemetry::trace::SpanKind,
+    telemetry::{
+        metrics::{ServerFigures, StoreFigures},
+        trace::SpanKind,
+    },
 };
 
 use super::{
@@ -324,6 +327,17 @@ impl Store for EmbeddedStore {
 
     fn parking(&self) -> &Parking {
         &self.parking
+    }
+
+    fn figures(&self) -> StoreFigures {
+        StoreFigures {
+            servers: vec![ServerFigures {
+                node: "the data directory".to_owned(),
+                is_up: self.health.now(&*self.clock).is_none(),
+                ..ServerFigures::default()
+            }],
+            ..StoreFigures::default()
+        }
     }
 
     async fn check(&self) -> Vec<Check> {

@@ -15,8 +15,9 @@ use crate::{
     lock::{HeldLease, Limit, LockName},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{HeldLock, Holder, ListQuery, Page, SHOWN_HOLDERS},
+        contract::{HeldLock, Holder, ListQuery, Page, SHOWN_HOLDERS, Waiter},
         cursor::{Cursor, Scanned},
+        list_filter::Shown,
     },
 };
 
@@ -29,7 +30,7 @@ use super::{
     },
     keys::Keys,
     records::{MAX_LEASE_BYTES, Record},
-    scripts::RedisContext,
+    scripts::{LockScripts, RedisContext},
 };
 
 /// Fills one page of a list of held locks.
@@ -306,13 +307,19 @@ impl RedisListing<'_> {
         let mut found = Vec::new();
         let mut unclear = Vec::new();
         for (keys, (lease, waiters)) in batch.into_iter().zip(seen) {
-            let Some(lease) = lease else {
-                unclear.push((keys, waiters));
-                continue;
-            };
-            found.extend(self.to_held_lock(&keys, Some(Holder::Lease(lease)), waiters));
+            match lease.map(|lease| self.to_held_lock(&keys, Holder::Lease(lease), waiters)) {
+                None => unclear.push((keys, None, waiters)),
+                Some((Shown::Yes(_), lock)) => found.push(lock),
+                Some((Shown::ByWaiter, lock)) if waiters > 0 => {
+                    unclear.push((keys, Some(lock), waiters));
+                }
+                Some((Shown::ByWaiter | Shown::No, _)) => {}
+            }
         }
-        let closer = stream::iter(unclear).map(|(keys, waiters)| self.inspect_one(keys, waiters));
+        let closer = stream::iter(unclear).map(async |(keys, lock, waiters)| match lock {
+            Some(lock) => self.search_waiters(&self.context.lock(keys), lock).await,
+            None => self.inspect_one(keys, waiters).await,
+        });
         let mut closer = closer.buffer_unordered(SCRIPTS);
         while let Some(lock) = closer.try_next().await? {
             found.extend(lock);
@@ -328,26 +335,54 @@ impl RedisListing<'_> {
         } else {
             SHOWN_HOLDERS
         };
-        let lock = self.context.lock(keys);
-        let holder = match lock.list(most, None).await {
-            Ok(holder) => holder,
-            // While a slot moves, the keys of a lock may be at two servers. The list misses the lock.
+        let scripts = self.context.lock(keys);
+        let Some(holder) = self
+            .unless_moving(scripts.list(most, None).await)?
+            .flatten()
+        else {
+            return Ok(None);
+        };
+        match self.to_held_lock(&scripts.keys, holder, waiters) {
+            (Shown::Yes(_), lock) => Ok(Some(lock)),
+            (Shown::ByWaiter, lock) if waiters > 0 => self.search_waiters(&scripts, lock).await,
+            (Shown::ByWaiter | Shown::No, _) => Ok(None),
+        }
+    }
+
+    /// The lock, if one of its first waiters has the search text.
+    async fn search_waiters(
+        &self,
+        scripts: &LockScripts<'_>,
+        mut lock: HeldLock,
+    ) -> Result<Option<HeldLock>, StoreError> {
+        let inspection = self.unless_moving(scripts.inspect().await)?;
+        let queue = inspection.map(|it| it.queue).unwrap_or_default();
+        lock.found = self
+            .query
+            .filter
+            .find_waiter(queue.iter().map(Waiter::said));
+        Ok(lock.found.is_some().then_some(lock))
+    }
+
+    /// The answer for a lock, or `None` while the keys of the lock may be at two servers of a cluster, because its slot
+    /// moves. The list misses the lock.
+    fn unless_moving<T>(&self, answer: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+        match answer {
             Err(StoreError::Unavailable(Unavailability::Refused(_)))
                 if self.context.dispatch.topology.is_cluster() =>
             {
-                return Ok(None);
+                Ok(None)
             }
-            Err(error) => return Err(error),
-        };
-        Ok(self.to_held_lock(&lock.keys, holder, waiters))
+            answer => answer.map(Some),
+        }
     }
 
-    /// The lock as the list shows it, if the lock is held and passes the filter.
-    fn to_held_lock(&self, keys: &Keys, holder: Option<Holder>, waiters: u64) -> Option<HeldLock> {
+    /// The lock as the list shows it, and whether the list shows the lock.
+    fn to_held_lock(&self, keys: &Keys, mut holder: Holder, waiters: u64) -> (Shown, HeldLock) {
         let floors = &self.context.gateway.floors;
-        floors.raise_to_holder(keys.slot(), holder.as_ref());
+        floors.raise_to_holder(keys.slot(), Some(&holder));
         let name = keys.name().clone();
-        let mut holder = holder.filter(|holder| holder.is_shown(&name, &self.query.filter))?;
+        let shown = holder.shown_by(&name, &self.query.filter);
         if let Holder::Shared(holders) = &mut holder
             && holders.leases.len() > SHOWN_HOLDERS
         {
@@ -355,11 +390,17 @@ impl RedisListing<'_> {
             holders.leases.sort_by_key(|lease| lease.is_resting);
             holders.leases.truncate(SHOWN_HOLDERS);
         }
-        Some(HeldLock {
+        let found = match &shown {
+            Shown::Yes(found) => found.clone(),
+            Shown::ByWaiter | Shown::No => None,
+        };
+        let lock = HeldLock {
             name,
             holder,
             waiters,
-        })
+            found,
+        };
+        (shown, lock)
     }
 }
 

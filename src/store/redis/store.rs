@@ -330,6 +330,7 @@ impl Store for RedisStore {
             clock_skew: shards.iter().filter_map(skew).collect(),
             // The number of replicas of the server that has the fewest.
             replicas: replicas.flatten().min(),
+            servers: shards.iter().filter_map(|it| it.figures()).collect(),
             ..StoreFigures::default()
         };
         dispatch.topology.figures(&mut figures);

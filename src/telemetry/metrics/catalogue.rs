@@ -126,6 +126,12 @@ catalogue! {
         "Leases that this gateway believes are alive and that it granted, or that one of its hold streams keeps. A lease counts at one gateway, whichever renews it: `sum(latchgate_leases)` counts no lease twice. A lease that is broken, or released through another gateway, counts until its TTL is over; a lease that is renewed only through other gateways counts until the TTL that this gateway knows is over."
     Gauge "latchgate_shared_leases" [],
         "Leases of `latchgate_leases` that are shared."
+    Gauge "latchgate_longest_wait_seconds" [],
+        "How long the longest-waiting request at this gateway has waited; 0 without a waiter. Only the waiters of this gateway: `max(latchgate_longest_wait_seconds)` is that of all gateways."
+    Gauge "latchgate_longest_hold_seconds" [],
+        "How long the oldest living lease has been held that was granted or renewed through this gateway, as far as it knows; 0 without one. Reservations do not count. `max(latchgate_longest_hold_seconds)` is that of all gateways."
+    Gauge "latchgate_longest_queue" [],
+        "Of the requests that wait through this gateway, how many wait for the same lock: those of the lock with the most. Waiters at other gateways do not count."
 
     Gauge "latchgate_certificate_expiry_timestamp_seconds" [],
         "When the certificate for new connections expires, in seconds since 1970. Only with `http.tls`."

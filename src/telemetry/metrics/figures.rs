@@ -3,6 +3,7 @@
 use std::{
     fmt::{self, Display, Write as _},
     fs, iter,
+    time::Duration,
 };
 
 use crate::release;
@@ -26,6 +27,12 @@ pub struct Figures {
     pub leases: usize,
     /// How many of `leases` are shared.
     pub shared_leases: usize,
+    /// How long the longest-waiting request at this gateway has waited.
+    pub longest_wait: Option<Duration>,
+    /// How long the oldest lease that this gateway knows has been held, without reservations.
+    pub longest_hold: Option<Duration>,
+    /// The number of waiters at this gateway for the lock with the most.
+    pub longest_queue: usize,
     /// When the certificate of the gateway expires, in seconds since 1970; `None` without TLS.
     pub certificate_ends: Option<u64>,
     /// The current state of the store.
@@ -35,6 +42,8 @@ pub struct Figures {
 /// The current state of a store. Figures that a kind of store does not have are `None` or empty.
 #[derive(Debug, Clone, Default)]
 pub struct StoreFigures {
+    /// Each server whose answers the store needs, or the data directory. Not in the metrics.
+    pub servers: Vec<ServerFigures>,
     /// The number of open connections.
     pub connections: Option<u32>,
     /// Whether this gateway receives the messages of other gateways.
@@ -55,6 +64,19 @@ pub struct StoreFigures {
     pub replicas: Option<u32>,
     /// The current state of each node of a quorum.
     pub nodes: Vec<NodeFigures>,
+}
+
+/// The current state of a server of a store.
+#[derive(Debug, Clone, Default)]
+pub struct ServerFigures {
+    /// The address of the server.
+    pub node: String,
+    /// Whether the server answers.
+    pub is_up: bool,
+    /// How often connections have reached another run of the server than before.
+    pub restarts: u64,
+    /// How often the address has led to another server than before.
+    pub moves: u64,
 }
 
 /// The current state of a node of a quorum.
@@ -87,6 +109,11 @@ impl Figures {
         write_one(text, "latchgate_event_streams", Some(self.event_streams));
         write_one(text, "latchgate_leases", Some(self.leases));
         write_one(text, "latchgate_shared_leases", Some(self.shared_leases));
+        let seconds = |span: Option<Duration>| Some(span.unwrap_or_default().as_secs_f64());
+        let (wait, hold) = (seconds(self.longest_wait), seconds(self.longest_hold));
+        write_one(text, "latchgate_longest_wait_seconds", wait);
+        write_one(text, "latchgate_longest_hold_seconds", hold);
+        write_one(text, "latchgate_longest_queue", Some(self.longest_queue));
         let name = "latchgate_certificate_expiry_timestamp_seconds";
         write_one(text, name, self.certificate_ends);
         self.store.write_to(text);

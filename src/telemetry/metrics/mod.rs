@@ -11,8 +11,8 @@ mod tests;
 mod totals;
 
 pub use catalogue::{CATALOGUE, Metric, MetricKind, page};
-pub use figures::{Figures, NodeFigures, StoreFigures};
+pub use figures::{Figures, NodeFigures, ServerFigures, StoreFigures};
 pub use labels::{AcquireOutcome, LeaseOutcome, SeenBy};
 pub use route::RouteMetrics;
 pub use set::Metrics;
-pub use totals::{MARGINS_MS, Totals};
+pub use totals::{Acquires, MARGINS_MS, RenewMargin, Totals};

@@ -21,6 +21,7 @@ fn figures() -> Figures {
         checks: vec![("connection", 0)],
         certificate_ends: Some(4_102_444_800),
         store: StoreFigures {
+            servers: Vec::new(),
             connections: Some(2),
             hears: Some(true),
             unsent_messages: Some(3),

@@ -85,6 +85,17 @@ struct Otherwise {
     failed: u64,
 }
 
+/// How much of the TTL was left at renewals.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RenewMargin {
+    /// The upper bounds of the buckets: TTL left at a renewal, in milliseconds.
+    #[schema(value_type = Vec<u64>)]
+    bounds_ms: &'static [u64],
+    /// The number of renewals in each bucket: at most its bound, and more than the bound before. The last
+    /// bucket is above all bounds.
+    counts: Vec<u64>,
+}
+
 /// The upper bounds of the buckets of [`Metrics::renew_margins`], in milliseconds.
 pub const MARGINS_MS: &[u64] = &LONG;
 
@@ -130,6 +141,14 @@ impl Metrics {
             expired_while_held: expired.iter().sum(),
             stale_writes_refused: set.counted.stale_writes.get(),
             store_errors: set.unanswered.get(),
+        }
+    }
+
+    /// How much of the TTL was left at the renewals since the start.
+    pub fn renew_margin(&self) -> RenewMargin {
+        RenewMargin {
+            bounds_ms: MARGINS_MS,
+            counts: self.renew_margins(),
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) use latchgate::{
     config::{Config, LogRequests, Millis},
     http::{ProblemCode, openapi},
     lifecycle::Lifecycle,
-    lock::{FencingToken, ForeignMark, HeldLease, LockName, Owner, Said, Token, Ttl},
+    lock::{FencingToken, ForeignMark, HeldLease, LockName, Metadata, Owner, Said, Token, Ttl},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{

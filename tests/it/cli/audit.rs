@@ -115,7 +115,7 @@ fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
     let path = directory.path().join("audit");
     let setup = Setup::default().with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap());
     let gateway = Gateway::start_with(setup);
-    gateway.typed("acquire deploy").ends(0);
+    gateway.typed("acquire deploy --owner ci-7").ends(0);
     gateway
         .typed("break deploy --reason guessed --fencing-token 7")
         .ends(108);
@@ -136,8 +136,55 @@ fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
     assert_eq!(broken["name"], "deploy");
     assert_eq!(broken["reason"], "hangs for hours");
     assert!(broken["fencing_token"].as_u64() > Some(7), "{broken}");
+    assert_eq!(broken["owner"], "ci-7");
+    assert!(refused.get("owner").is_none(), "{refused}");
     assert_eq!(broken["remote"], "127.0.0.1");
     assert!(broken["request_id"].is_string(), "{broken}");
+}
+
+#[test]
+fn a_reservation_stands_in_it_and_so_does_its_owner_when_it_is_broken() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit");
+    let key = Made::new("ops", &["--acquire", "*", "--reserve", "*", "--view", "*"]);
+    let breaker = Made::new("boss", &["--view", "*", "--break", "*"]);
+    let keys = File::new(&(key.toml.clone() + &breaker.toml));
+    let setup = Setup::default()
+        .with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap())
+        .with("LATCHGATE_AUTH_KEYS_FILE", keys.path());
+    let gateway = Gateway::start_with(setup);
+    let run = |key: &Made, line: &str| gateway.typed(line).key(&key.key);
+    run(
+        &key,
+        "reserve staging --until +2h --reason 'load test' --owner ann",
+    )
+    .ends(0);
+    run(&key, "acquire other --owner ann").ends(0);
+    run(&breaker, "break staging --reason hotfix --yes").ends(0);
+    let lines = || {
+        let mut events = events(&path);
+        events.retain(|(event, _)| event == "reserve" || event == "break");
+        events
+    };
+    until("both stand in it", || lines().len() == 2);
+    let [(_, reserved), (_, broken)] = &lines()[..] else {
+        panic!("a reservation and a break");
+    };
+    let told = fields(
+        reserved,
+        ["event", "key", "name", "owner", "reserved_by", "reason"],
+    );
+    assert_eq!(
+        told,
+        json!(["reserve", "ops", "staging", "ann", "ops", "load test"])
+    );
+    assert!(
+        reserved["until"].as_str().unwrap().ends_with('Z'),
+        "{reserved}"
+    );
+    let told = fields(broken, ["event", "key", "owner", "reserved_by", "outcome"]);
+    assert_eq!(told, json!(["break", "boss", "ann", "ops", "broken"]));
+    assert_eq!(broken["fencing_token"], reserved["fencing_token"]);
 }
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";

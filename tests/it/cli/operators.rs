@@ -35,9 +35,11 @@ fn a_list_walks_through_all_pages() {
     }
     let listed = gateway.typed("list").read();
     let lines: Vec<&str> = listed.out.lines().collect();
-    assert!(lines[0].starts_with("LOCK  MODE       EXPIRES IN  FENCING TOKEN "));
+    assert!(lines[0].starts_with("LOCK  MODE       HELD FOR  EXPIRES IN  WAITERS  FENCING TOKEN "));
     assert_eq!(lines[0].find("OWNER"), lines[2].find("ci"));
-    assert!(lines[1].starts_with("a:1   exclusive  59m "), "{listed:?}");
+    assert!(lines[1].starts_with("a:1   exclusive  "), "{listed:?}");
+    let cells: Vec<_> = lines[1].split_whitespace().collect();
+    assert!(cells[2].ends_with('s') && cells[3] == "59m", "{listed:?}");
     assert!(lines[1].ends_with(r"  o\u{202e}ps"), "{listed:?}");
     assert!(lines[2].starts_with("a:2 ") && lines[3].starts_with("b:1 "));
 
@@ -82,9 +84,9 @@ fn a_lock_that_comes_twice_is_shown_once() {
     let listed = gateway.typed("list").read();
     assert_eq!(
         listed.out,
-        "LOCK  MODE  EXPIRES IN  FENCING TOKEN  OWNER\n\
-         a     -     never       -              (a client that uses no gateway)\n\
-         b     -     never       -              (a client that uses no gateway)\n"
+        "LOCK  MODE  HELD FOR  EXPIRES IN  WAITERS  FENCING TOKEN  OWNER\n\
+         a     -     -         never       -        -              (a client that uses no gateway)\n\
+         b     -     -         never       -        -              (a client that uses no gateway)\n"
     );
     let received = gateway.received();
     let target = |at: usize| received[at].line.clone();
@@ -94,6 +96,155 @@ fn a_lock_that_comes_twice_is_shown_once() {
         target(0)
     );
     assert!(target(2).contains("&cursor=y "), "{}", target(2));
+}
+
+/// A page of two locks: `a` is held for an hour, and `b` for a minute with two waiters.
+fn two_locks() -> Reply {
+    let lock = |name: &str, since: &str, waiters: u64| {
+        format!(
+            r#"{{"name":"{name}","holders":[{{"owner":"ci","fencing_token":7,"acquired_at":"2026-11-20T{since}Z",
+                "expires_at":"2026-11-20T12:01:00Z","expires_in_ms":30000}}],"waiter_count":{waiters}}}"#
+        )
+    };
+    let locks = [lock("a", "11:00:30", 0), lock("b", "11:59:30", 2)].join(",");
+    Reply::Answer(200, format!(r#"{{"locks":[{locks}],"next_cursor":null}}"#))
+}
+
+#[test]
+fn a_list_is_sorted_and_filtered_by_what_waits_and_what_is_held_for_long() {
+    let names = |arguments: &str| {
+        let gateway = FakeGateway::new([two_locks()]);
+        let listed = gateway.typed(&format!("list {arguments}")).read();
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        let lines = listed.out.lines().skip(1);
+        let name = |line: &str| line.split_whitespace().next().unwrap().to_owned();
+        lines.map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["a", "b"]);
+    assert_eq!(names("--sort waiters"), ["b", "a"]);
+    assert_eq!(names("--sort held"), ["a", "b"]);
+    assert_eq!(names("--sort waiters --limit 1"), ["b"]);
+    assert_eq!(names("--waiting"), ["b"]);
+    assert_eq!(names("--held-longer 59m"), ["a"]);
+    assert!(names("--held-longer 1h").is_empty());
+    let gateway = FakeGateway::new([two_locks()]);
+    let listed = gateway.typed("list").read();
+    assert_has(&listed.out, "a     -     1h        30s         -        7");
+    assert_has(&listed.out, "b     -     1m        30s         2        7");
+    let gateway = FakeGateway::new([two_locks()]);
+    let listed = gateway.typed("list --sort waiters --json").read();
+    let first: Value = serde_json::from_str(listed.out.lines().next().unwrap()).unwrap();
+    assert_eq!(first["name"], "b");
+    let gateway = FakeGateway::new([two_locks()]);
+    let none = gateway.typed("list --held-longer 2h").read();
+    none.gives(0, "");
+    none.says("no such lock is held");
+}
+
+#[test]
+fn what_a_job_holds_and_waits_for_is_shown_with_who_is_before_it() {
+    let gateway = Gateway::start();
+    let waits = |owner: &str, lock: &str| {
+        let meta = format!("job=J-{owner}");
+        let arguments = [
+            "acquire", lock, "--wait", "50s", "--owner", owner, "--meta", &meta,
+        ];
+        let mut command = program();
+        command.args(arguments).env("LATCHGATE_URL", gateway.url());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    gateway
+        .typed("acquire db --ttl 1h --owner runner-8 --meta job=4711")
+        .ends(0);
+    acquire(&gateway, "freeze", "ann");
+    let mut children = Vec::new();
+    for (owner, waiting) in [("runner-7", 1), ("runner-8", 2)] {
+        children.push(waits(owner, "freeze"));
+        until("it waits", || {
+            let inspected = gateway.typed("inspect freeze --json").read();
+            inspected.json()["waiter_count"] == waiting
+        });
+    }
+    let found = gateway.typed("where RUNNER-8").read();
+    let lines: Vec<_> = found.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{found:?}");
+    assert!(lines[0].starts_with("holds      db for "), "{found:?}");
+    assert_has(lines[0], ": runner-8 job=4711, expires in 59m ");
+    assert!(lines[1].starts_with("waits for  freeze for "), "{found:?}");
+    let behind = ": runner-8 job=J-runner-8, 2 of 2, behind runner-7 job=J-runner-7; held by ann";
+    assert!(lines[1].ends_with(behind), "{found:?}");
+    assert_has(&gateway.typed("where J-runner-7").read().out, "freeze");
+    let nothing = gateway.typed("where nobody").read();
+    nothing.gives(0, "");
+    nothing.says("nothing with the text nobody holds or waits for a lock");
+    let listed = gateway.typed("list --search J-runner-7").read();
+    assert_has(&listed.out, "ann (a waiter has the job J-runner-7)");
+    let inspected = gateway.typed("inspect freeze").read();
+    assert_has(&inspected.out, "  2              runner-8 for ");
+    assert_has(&inspected.out, " job=J-runner-8\n");
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn all_leases_of_an_owner_are_shown_and_broken() {
+    let gateway = Gateway::start();
+    for (lock, owner) in [
+        ("a", "runner-8"),
+        ("b", "runner-8"),
+        ("c", "runner-81"),
+        ("d", "Runner-8"),
+    ] {
+        acquire(&gateway, lock, owner);
+    }
+    gateway
+        .typed("acquire s --shared --ttl 1h --owner runner-8")
+        .ends(0);
+    gateway
+        .typed("acquire s --shared --ttl 1h --owner runner-9")
+        .ends(0);
+    let owner = "break --owner runner-8 --reason 'machine is gone'";
+    let dry = gateway.typed(&format!("{owner} --dry-run")).read();
+    dry.gives(0, "");
+    for said in [
+        "a: runner-8, fencing token ",
+        "b: runner-8",
+        "s: runner-8",
+        "would break 3 leases",
+    ] {
+        dry.says(said);
+    }
+    assert!(
+        !dry.err.contains("c:") && !dry.err.contains("runner-9"),
+        "{dry:?}"
+    );
+    gateway.typed(owner).ends(2).says("--yes");
+    let held = || {
+        let listed = gateway.typed("list --json").read();
+        listed.out.lines().count()
+    };
+    assert_eq!(held(), 5);
+    let asked = gateway.typed(&format!("{owner} --grace 5m --yes")).read();
+    asked.says("requested the release of a within 5m: runner-8");
+    assert_eq!(held(), 5);
+    let broken = gateway.typed(&format!("{owner} --yes")).read();
+    broken.gives(0, "");
+    broken.says("broke b: runner-8, fencing token ");
+    assert_eq!(held(), 3);
+    let shared = gateway.typed("inspect s --json").read().json();
+    assert_eq!(shared["holders"][0]["owner"], "runner-9");
+    gateway
+        .typed(&format!("{owner} --yes"))
+        .ends(107)
+        .says("runner-8 holds nothing");
+    gateway.typed(&format!("{owner} a")).ends(2);
+    gateway.typed("break --reason x --dry-run").ends(2);
 }
 
 #[test]

@@ -128,10 +128,10 @@ fn inspect_and_list_show_all_who_share_a_lock() {
     let ran = on(&gateway, &["list"]);
     assert_eq!(
         ran.out,
-        "LOCK  MODE    EXPIRES IN  FENCING TOKEN  OWNER\n\
-         gpu   slot 0  9s          42             ci\n\
-         gpu   slot 1  9s          45             ci\n\
-         gpu                                      (and 100 more)\n"
+        "LOCK  MODE    HELD FOR  EXPIRES IN  WAITERS  FENCING TOKEN  OWNER\n\
+         gpu   slot 0  -         9s          -        42             ci\n\
+         gpu   slot 1  -         9s          -        45             ci\n\
+         gpu                                                         (and 100 more)\n"
     );
     let gateway = FakeGateway::new([Reply::Answer(200, lock.to_string())]);
     let ran = on(&gateway, &["break", "gpu", "--reason", "x", "--all"]);

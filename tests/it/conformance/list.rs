@@ -1,8 +1,11 @@
 //! Clause 10: a list misses nothing that is held, and shows nothing that has ended.
 
 use latchgate::{
-    lock::{NamePrefix, SearchText},
-    store::cursor::{Cursor, Scanned},
+    lock::{Group, NamePrefix, SearchText},
+    store::{
+        cursor::{Cursor, Scanned},
+        list_filter::Found,
+    },
 };
 
 use crate::conformance::prelude::*;
@@ -127,6 +130,95 @@ pub(super) async fn shows_what_is_searched_for_in_name_owner_and_metadata(fixtur
         };
         assert_eq!(names(&walk(fixture, &query).await), expected, "{search}");
     }
+}
+
+pub(super) async fn finds_a_lock_by_its_first_waiters_and_says_what_matched(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    hold(&store, "other", 20).await;
+    let metadata =
+        |value: &str| Metadata::new([("job".to_owned(), value.to_owned())].into()).unwrap();
+    let held = with(owned("holder", attempt("lock", LONG)), |it| {
+        it.terms.said.metadata = metadata("https://ci.example/4710");
+    });
+    granted(&store, &held).await;
+    let waits = |owner: &str, value: &str| {
+        let waits = patient(owned(owner, attempt("lock", LONG)));
+        with(waits, |it| it.terms.said.metadata = metadata(value))
+    };
+    let first = waits("runner-7", "\"4711\"\\");
+    let group = with(waits("runner-8", "4712"), |it| {
+        let first = name("a");
+        it.terms.said.group = Some(Box::new(Group {
+            first,
+            count: 2,
+            mark: None,
+        }));
+    });
+    let mut places = vec![store.stand(&first).await, store.stand(&group).await];
+    let shown = store.inspect(&held.name).await.unwrap().queue;
+    let shown: Vec<_> = shown
+        .into_iter()
+        .map(|it| (it.owner, it.metadata))
+        .collect();
+    let asked = [&first, &group].map(|it| it.terms.said.clone());
+    assert_eq!(shown, asked.map(|it| (it.owner, it.metadata)));
+    let found = |is_waiter, entry: Option<&str>, value: &str| {
+        let (entry, value) = (entry.map(str::to_owned), value.to_owned());
+        Some(Found {
+            is_waiter,
+            entry,
+            value,
+        })
+    };
+    let search = async |owner: &str, text: &str| {
+        let query = ListQuery {
+            filter: ListFilter {
+                owner: Owner::new(owner).ok(),
+                search: Some(SearchText::new(text).unwrap()),
+                ..ListFilter::default()
+            },
+            ..all(100)
+        };
+        let page = store.list(&query).await.unwrap();
+        let locks = page.locks.into_iter();
+        locks
+            .map(|lock| (lock.name.to_string(), lock.found))
+            .collect::<Vec<_>>()
+    };
+    for (text, expected) in [
+        ("LOCK", None),
+        ("4710", found(false, Some("job"), "https://ci.example/4710")),
+        ("Runner-", found(true, None, "runner-7")),
+        ("\"4711", found(true, Some("job"), "\"4711\"\\")),
+        ("4712", found(true, Some("job"), "4712")),
+    ] {
+        assert_eq!(
+            search("", text).await,
+            [("lock".to_owned(), expected.clone())],
+            "{text}"
+        );
+        assert_eq!(
+            search("holder", text).await,
+            [("lock".to_owned(), expected)],
+            "{text}"
+        );
+    }
+    // The owner is that of a lease; and `job` is the name of an entry, which is not searched.
+    assert_eq!(search("runner-7", "4711").await, []);
+    assert_eq!(search("", "job").await, []);
+    // A waiter that has left is found no more, and only the first hundred waiters are looked at.
+    store.must_leave(&first, None).await;
+    drop(places.remove(0));
+    assert_eq!(search("", "4711").await, []);
+    for _ in 0..99 {
+        places.push(store.stand(&waits("crowd", "x")).await);
+    }
+    let last = with(waits("late", "4713"), |it| {
+        it.wait.as_mut().unwrap().longest_queue = 200;
+    });
+    places.push(store.stand(&last).await);
+    assert_eq!(search("", "crowd").await.len(), 1);
+    assert_eq!(search("", "4713").await, []);
 }
 
 /// How many locks of Redis may share a page, whatever its limit is.

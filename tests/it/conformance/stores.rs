@@ -128,6 +128,7 @@ conformance! {
             shows_the_names_that_begin_so_and_no_others,
             shows_the_leases_of_an_owner_and_no_others,
             shows_what_is_searched_for_in_name_owner_and_metadata,
+            finds_a_lock_by_its_first_waiters_and_says_what_matched,
             pages_are_as_long_as_was_asked_for,
             a_walk_comes_by_all_that_is_held_while_others_come_and_go,
             a_walk_goes_on_after_a_restart,

@@ -190,7 +190,9 @@ async fn events_of_other_gateways_go_on_after_the_server_was_away() {
     let server = site.server.as_mut().unwrap();
     server.kill();
     server.start_again().await;
-    assert_eq!(reader.expect("gap").await["reason"], "connection-lost");
+    // The outage of the store is told, too.
+    let heard = reader.up_to(is("gap")).await.pop().unwrap();
+    assert_eq!(heard.data["reason"], "connection-lost");
     let other = &site.gateways[1];
     let deadline = Instant::now() + Duration::from_mins(1);
     // Soon the other gateway serves again and learns that this gateway has a reader.
@@ -382,5 +384,67 @@ async fn messages_to_all_gateways_stay_in_their_database() {
             channel.ends_with(":1") || !text.contains("secret-name"),
             "{channel}: {text}"
         );
+    }
+}
+
+#[tokio::test]
+async fn an_outage_and_a_restart_of_the_store_are_told_by_each_gateway_and_kept() {
+    let mut site = Site::redis(2).await;
+    let mut readers = [
+        Reader::all(&site.gateways[0]).await,
+        Reader::all(&site.gateways[1]).await,
+    ];
+    // Each gateway must have seen its store in good order.
+    for gateway in &site.gateways {
+        let uptime = async || {
+            gateway.get("/stats").await.json()["uptime_ms"]
+                .as_u64()
+                .unwrap()
+        };
+        once(gateway, "ready").await;
+        let since = uptime().await;
+        let looks = async {
+            while uptime().await <= since + 2_000 {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(Duration::from_mins(1), looks)
+            .await
+            .expect("the gateway looks at its store");
+    }
+    let server = site.server.as_mut().unwrap();
+    server.kill();
+    let is_change = |heard: &ReceivedEvent| heard.kind == "store-changed";
+    let mut told = [Vec::new(), Vec::new()];
+    for (reader, told) in readers.iter_mut().zip(&mut told) {
+        told.push(reader.up_to(is_change).await.pop().unwrap().data);
+    }
+    server.start_again().await;
+    let address = format!("127.0.0.1:{}", server.port());
+    for (at, (reader, told)) in readers.iter_mut().zip(&mut told).enumerate() {
+        for _ in 0..2 {
+            told.push(reader.up_to(is_change).await.pop().unwrap().data);
+        }
+        let mut kinds: Vec<_> = told.iter().map(|it| it["change"]["kind"].clone()).collect();
+        assert_eq!(kinds[0], "away", "{told:?}");
+        kinds.sort_by_key(ToString::to_string);
+        assert_eq!(kinds, ["away", "back", "restarted"], "{told:?}");
+        for event in told.iter() {
+            assert!(
+                event["change"]["text"].as_str().unwrap().contains(&address),
+                "{event}"
+            );
+            assert!(
+                event.get("name").is_none() && event["at"].is_string(),
+                "{event}"
+            );
+        }
+        let stats = site.gateways[at].get("/stats").await.json();
+        let kept = stats["store_changes"].as_array().unwrap().iter().rev();
+        let kept: Vec<_> = kept.map(|it| (&it["kind"], &it["text"])).collect();
+        let told = told
+            .iter()
+            .map(|it| (&it["change"]["kind"], &it["change"]["text"]));
+        assert_eq!(kept, told.collect::<Vec<_>>());
     }
 }

@@ -137,6 +137,7 @@ class Waiter:
     mode: Optional[Mode]
     limit: Optional[int]
     waited_ms: int
+    metadata: Mapping[str, str]
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Waiter:
@@ -146,6 +147,7 @@ class Waiter:
             mode=value.get("mode"),
             limit=value.get("limit"),
             waited_ms=value["waited_ms"],
+            metadata=value.get("metadata") or {},
         )
 
 

@@ -3,14 +3,15 @@
 use crate::{
     lock::LockName,
     store::{
-        contract::{HeldLock, ListQuery, Page},
+        contract::{HeldLock, ListQuery, Page, Waiter},
         cursor::Cursor,
+        list_filter::Shown,
     },
 };
 
 use super::{State, lease::Moment};
 
-/// The most names and shared leases that one scan visits, without a search and with a search, which reads all
+/// The most names, shared leases and waiters that one scan visits, without a search and with a search, which reads all
 /// metadata. The writer waits until a scan ends, which takes a fraction of the time of its fsync.
 const NAMES_PER_SCAN: usize = 256;
 const NAMES_PER_SEARCH: usize = 64;
@@ -103,17 +104,30 @@ impl<'a> PageBuilder<'a> {
             return 1;
         }
         let mut looked_at = 0;
-        let is_shown = state.durable_leases(name, now).any(|lease| {
+        let leases = state.durable_leases(name, now).map(|lease| {
             looked_at += 1;
-            filter.shows(name, Some(&lease.said))
+            Some(&lease.said)
         });
-        let holder = is_shown.then(|| state.durable_holder(name, now)).flatten();
-        if let Some(holder) = holder {
+        let found = match filter.shows(name, leases) {
+            Shown::Yes(found) => Some(found),
+            Shown::ByWaiter if state.queues.len(name) > 0 => {
+                let (waiters, _) = state.queues.durable_head(name, now);
+                looked_at += waiters.len();
+                filter
+                    .find_waiter(waiters.iter().map(Waiter::said))
+                    .map(Some)
+            }
+            Shown::ByWaiter | Shown::No => None,
+        };
+        if let Some(found) = found
+            && let Some(holder) = state.durable_holder(name, now)
+        {
             looked_at = looked_at.max(holder.leases().len());
             self.locks.push(HeldLock {
                 name: name.clone(),
                 holder,
                 waiters: state.queues.len(name),
+                found,
             });
         }
         looked_at.max(1)

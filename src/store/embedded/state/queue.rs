@@ -160,6 +160,7 @@ impl Queued {
     pub(crate) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {
             owner: self.attempt.terms.said.owner.clone(),
+            metadata: self.attempt.terms.said.metadata.clone(),
             sharing: self.attempt.terms.sharing,
             waited: now.since(self.since),
         }

@@ -3,7 +3,10 @@
 
 use std::{
     io,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bb8_redis::redis::{
@@ -51,6 +54,9 @@ pub(crate) struct Endpoint {
     /// The nodes of the cluster, if the server must be one of them.
     cluster: Option<Arc<BelievedRoster>>,
     identity: Identity,
+    /// How often the server was started again, and how often the address led to another server.
+    restarts: AtomicU64,
+    moves: AtomicU64,
     /// Notified when a connection to the server was lost.
     pub(super) lost: Arc<Notify>,
     /// The connections to the server that are open.
@@ -80,6 +86,8 @@ impl Endpoint {
             one_server: true,
             cluster: None,
             identity: Identity::new(closing.child_token()),
+            restarts: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             lost: Arc::default(),
             open_connections: Mutex::default(),
             drivers: TaskTracker::new(),
@@ -121,6 +129,12 @@ impl Endpoint {
             Ok(Connection::new(shared, run))
         };
         self.in_time(open).await
+    }
+
+    /// How often the server was started again, and how often the address led to another server.
+    pub(crate) fn replacements(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.restarts), count(&self.moves))
     }
 
     /// Readiness warning about which servers the address leads to, which applies although connections can be opened.
@@ -169,6 +183,8 @@ impl Endpoint {
                 Reached::Another { moved } => {
                     self.close_connections();
                     let node = &self.node;
+                    let count = if moved { &self.moves } else { &self.restarts };
+                    count.fetch_add(1, Ordering::Relaxed);
                     if moved {
                         warn!(%node, "the address leads to another server than before: all \
                                       connections are made again, and this server knows no \

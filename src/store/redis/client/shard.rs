@@ -23,6 +23,7 @@ use crate::{
         Unavailability, Uncertainty,
         contract::{Check, Health},
     },
+    telemetry::metrics::ServerFigures,
 };
 
 use super::{
@@ -158,6 +159,18 @@ impl Shard {
     pub(crate) fn address(&self) -> Option<String> {
         let endpoint = self.pool.route.endpoint()?;
         Some(endpoint.node().to_string())
+    }
+
+    /// The state of the server for observers of the store; `None` while the server is not known.
+    pub(crate) fn figures(&self) -> Option<ServerFigures> {
+        let endpoint = self.pool.route.endpoint()?;
+        let (restarts, moves) = endpoint.replacements();
+        Some(ServerFigures {
+            node: endpoint.node().to_string(),
+            is_up: self.admission.is_reached(),
+            restarts,
+            moves,
+        })
     }
 
     /// Prefixes a text with the address of the server, if the store has several servers.

@@ -7,12 +7,15 @@
 use std::{borrow::Cow, time::Duration};
 
 use crate::{
-    lock::{Limit, Owner, Sharing},
+    lock::{Limit, Metadata, Owner, Sharing},
     store::contract::{Attempt, Waiter},
 };
 
 use super::{
-    super::fields::{Field, Layout, number},
+    super::{
+        client::read_said,
+        fields::{Field, Layout, number},
+    },
     packed::{GRANT, KEYED},
 };
 
@@ -82,10 +85,16 @@ pub(in crate::store::redis) fn waiter(ticket: &str, now_us: u64) -> Option<Waite
     let queued = number(ticket, const { TICKET.place("since") })?;
     let keyed = ticket.get(const { TICKET.place("keyed") })? == "1";
     let head = const { TICKET.place("recipient").end };
-    let owner = ticket.get(head + if keyed { KEYED } else { 0 }..)?;
+    let mut said = ticket
+        .get(head + if keyed { KEYED } else { 0 }..)?
+        .split('\n');
+    // What another program wrote may be invalid, and is left out, because it is only shown. The ticket of the first
+    // waiter has no metadata where a script cuts the ticket off.
+    let owner = Owner::new(said.next()?).ok();
+    let metadata = said.next().and_then(|json| read_said("", json));
     Some(Waiter {
-        // An owner that another program wrote may be invalid, and is left out, because the owner is only shown.
-        owner: Owner::new(owner.split('\n').next()?).ok(),
+        owner,
+        metadata: metadata.map_or_else(Metadata::default, |(said, _)| said.metadata),
         sharing: sharing(ticket)?,
         waited: Duration::from_micros(now_us.saturating_sub(queued)),
     })
@@ -131,13 +140,14 @@ mod tests {
             let ticket = format!("q{gateway}{place}{queued}{NOW}{}", pack(&attempt));
             let expected = Waiter {
                 owner: attempt.terms.said.owner,
+                metadata: attempt.terms.said.metadata,
                 sharing,
                 waited: Duration::from_secs(2),
             };
             assert_eq!(waiter(&ticket, NOW), Some(expected));
-            // `inspect.lua` cuts a ticket off after the owner.
-            let shown = ticket.split('\n').next().unwrap();
-            assert!(waiter(shown, NOW).unwrap().owner.is_some());
+            // The first waiter of a contended lock is shown up to its owner.
+            let shown = waiter(ticket.split('\n').next().unwrap(), NOW).unwrap();
+            assert!(shown.owner.is_some() && shown.metadata == Metadata::default());
         }
         assert_eq!(waiter("g", NOW), None);
     }

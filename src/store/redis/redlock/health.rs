@@ -95,6 +95,10 @@ impl Shared {
         let nodes = self.quorum.nodes().iter();
         let mut figures = StoreFigures {
             connections: Some(nodes.clone().map(|node| node.shard.pool.open()).sum()),
+            servers: nodes
+                .clone()
+                .filter_map(|node| node.shard.figures())
+                .collect(),
             ..StoreFigures::default()
         };
         for node in nodes {

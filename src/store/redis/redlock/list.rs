@@ -17,8 +17,9 @@ use crate::{
     lock::{HeldLease, LockName},
     store::{
         StoreError, Unavailability,
-        contract::{HeldLock, ListQuery, Page},
+        contract::{HeldLock, ListQuery, Page, Waiter},
         cursor::{Cursor, Scanned},
+        list_filter::Shown,
     },
 };
 
@@ -225,14 +226,34 @@ impl Shared {
             {
                 return Ok(None);
             }
-            let holder = holding.map(NodeHolder::holder);
-            let holder = holder.filter(|holder| holder.is_shown(&name, &query.filter));
+            let Some(holder) = holding.map(NodeHolder::holder) else {
+                return Ok(None);
+            };
+            let shown = holder.shown_by(&name, &query.filter);
             let local_queue = self.local_queues.existing(&name);
-            let waiters = local_queue.map_or(0, |local_queue| local_queue.len(Instant::now()));
-            Ok::<_, StoreError>(holder.map(|holder| HeldLock {
+            let (found, waiters) = match shown {
+                Shown::No => return Ok(None),
+                Shown::Yes(found) => (
+                    Some(found),
+                    local_queue.map_or(0, |it| it.len(Instant::now())),
+                ),
+                Shown::ByWaiter => {
+                    let (queue, waiters) = local_queue
+                        .map_or_else(Default::default, |it| it.head_and_len(Instant::now()));
+                    (
+                        query
+                            .filter
+                            .find_waiter(queue.iter().map(Waiter::said))
+                            .map(Some),
+                        waiters,
+                    )
+                }
+            };
+            Ok::<_, StoreError>(found.map(|found| HeldLock {
                 name,
                 holder,
                 waiters,
+                found,
             }))
         });
         let found: Vec<_> = reads.buffer_unordered(READS).try_collect().await?;

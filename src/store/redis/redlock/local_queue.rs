@@ -351,6 +351,7 @@ impl LocalWaiter {
     pub(super) fn to_waiter(&self, now: Instant) -> Waiter {
         Waiter {
             owner: self.attempt.terms.said.owner.clone(),
+            metadata: self.attempt.terms.said.metadata.clone(),
             sharing: self.attempt.terms.sharing,
             waited: now.saturating_duration_since(self.since),
         }

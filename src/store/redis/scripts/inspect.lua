@@ -7,7 +7,7 @@
 -- ARGV
 --   1  how many waiters are shown
 -- Reply
---   shown KEYS 1: queue (first line of each ticket ..), time, what the lock remembers of orders or empty, time,
+--   shown KEYS 1: queue (each ticket ..), time, what the lock remembers of orders or empty, time,
 --                 contention ..
 -- Replay
 --   Reads the lock again.
@@ -38,7 +38,7 @@ if #ids > 0 then
   end
   for _, body in ipairs(redis.call('MGET', unpack(bodies))) do
     if is_queued(body) and ticket_ends(body) > us then
-      shown[#shown + 1] = field(string.match(body, '^[^\n]*'))
+      shown[#shown + 1] = field(body)
     else
       -- The waiter has left a long queue, or has died with its gateway, so it does not count.
       over = over + 1

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{HeldLease, Salt, TokenHash},
+    lock::{HeldLease, Metadata, Salt, TokenHash},
     store::{
         StoreError,
         contract::{Contention, GrantedOrder, Holder, SharedHolders, Waiter},
@@ -114,6 +114,7 @@ impl Reply {
             // A waiter whose ticket was lost stays in the queue until its turn comes.
             queue.push(waiter(&ticket, now).unwrap_or(Waiter {
                 owner: None,
+                metadata: Metadata::default(),
                 sharing: None,
                 waited: Duration::ZERO,
             }));

@@ -76,6 +76,7 @@ fn lock(name: &str, holder: Holder) -> HeldLock {
         name: LockName::new(name).unwrap(),
         holder,
         waiters: 3,
+        found: None,
     }
 }
 

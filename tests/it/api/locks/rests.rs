@@ -167,6 +167,7 @@ async fn a_list_and_a_break_show_a_rest() {
             name: LockName::new("a").unwrap(),
             holder: Holder::Lease(resting(None)),
             waiters: 0,
+            found: None,
         }],
         next: None,
     };

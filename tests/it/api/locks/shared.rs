@@ -173,6 +173,7 @@ async fn a_wait_that_is_over_tells_of_the_sharers() {
 fn waiter(limit: Option<u64>) -> Waiter {
     Waiter {
         owner: None,
+        metadata: Metadata::default(),
         sharing: limit.map(|limit| sharing(limit, true)),
         waited: Duration::ZERO,
     }
@@ -228,6 +229,7 @@ async fn inspect_shows_all_who_share_a_lock_and_what_the_others_wait_for() {
     let waiter = |sharing| Waiter {
         sharing,
         owner: None,
+        metadata: Metadata::default(),
         waited: Duration::from_millis(20),
     };
     let queue = [None, Some(sharing(1_000, false)), Some(sharing(3, true))];
@@ -265,6 +267,7 @@ async fn a_list_shows_a_shared_lock_once_with_all_who_share_it() {
         name: LockName::new("gpu").unwrap(),
         holder: Holder::Shared(sharers(100, 250)),
         waiters: 1,
+        found: None,
     };
     let page = Page {
         locks: vec![lock],

@@ -189,6 +189,7 @@ async fn inspect_shows_the_queue_and_its_length() {
     let waiter = |owner: Option<&str>, ms| Waiter {
         sharing: None,
         owner: owner.map(|owner| Owner::new(owner).unwrap()),
+        metadata: Metadata::new([("job".to_owned(), "4711".to_owned())].into()).unwrap(),
         waited: Duration::from_millis(ms),
     };
     let Contention { holder, .. } = contention(0);
@@ -205,10 +206,13 @@ async fn inspect_shows_the_queue_and_its_length() {
         body["waiters"],
         json!([
             {
-                "limit": null, "mode": "exclusive", "owner": "first", "position": 1,
-                "waited_ms": 8_504,
+                "limit": null, "metadata": {"job": "4711"}, "mode": "exclusive", "owner": "first",
+                "position": 1, "waited_ms": 8_504,
             },
-            {"limit": null, "mode": "exclusive", "owner": null, "position": 2, "waited_ms": 20},
+            {
+                "limit": null, "metadata": {"job": "4711"}, "mode": "exclusive", "owner": null,
+                "position": 2, "waited_ms": 20,
+            },
         ])
     );
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use latchgate::audit::{BreakAttempt, ReloadedKeys, Requester};
+use latchgate::audit::{AuditedLease, BreakAttempt, ReloadedKeys, Requester};
 
 use crate::api::prelude::*;
 
@@ -114,7 +114,17 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
             remote: Some("192.0.2.7".parse().unwrap()),
         },
         name: &name,
-        fencing_tokens: &[FencingToken::new(42).ok(), FencingToken::new(43).ok()],
+        leases: &[
+            AuditedLease {
+                fence: FencingToken::new(42).ok(),
+                owner: Some("ci"),
+                reserved_by: Some("team"),
+            },
+            AuditedLease {
+                fence: FencingToken::new(43).ok(),
+                ..AuditedLease::default()
+            },
+        ],
         reason: "the holder's machine is gone\n{}",
         outcome: "broken",
     };
@@ -125,7 +135,7 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
         [
             json!({"at": "1970-01-01T00:00:00.000Z", "event": "break", "key": "ops",
             "request_id": "r1", "remote": "192.0.2.7", "name": "deploy", "fencing_token": 42,
-            "reason": "the holder's machine is gone\n{}", "outcome": "broken"}),
+            "owner": "ci", "reserved_by": "team", "reason": "the holder's machine is gone\n{}", "outcome": "broken"}),
             json!({"at": "1970-01-01T00:00:00.000Z", "event": "break", "key": "ops",
             "request_id": "r1", "remote": "192.0.2.7", "name": "deploy", "fencing_token": 43,
             "reason": "the holder's machine is gone\n{}", "outcome": "broken"})
@@ -257,7 +267,7 @@ async fn a_break_that_cannot_be_written_is_answered_and_noticed() {
             remote: None,
         },
         name: &name,
-        fencing_tokens: &[None, None],
+        leases: &[AuditedLease::default(); 2],
         reason: "hangs",
         outcome: "broken",
     };

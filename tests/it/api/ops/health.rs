@@ -115,8 +115,8 @@ async fn a_gateway_that_has_done_nothing_says_so() {
                 {"name": "draining", "status": "passing"},
             ],
             "contended": [], "event_streams": 0, "held_streams": 0, "instance": "[instance]",
-            "leases": 0, "longest_hold_ms": null, "longest_wait_ms": null, "shared_leases": 0,
-            "status": "ready", "store": "embedded",
+            "leases": 0, "longest_hold_ms": null, "longest_queue": null, "longest_wait_ms": null,
+            "shared_leases": 0, "status": "ready", "store": "embedded", "store_changes": [],
             "totals": {
                 "abandoned_waits": 0,
                 "acquires": {
@@ -202,11 +202,13 @@ async fn what_is_waited_for_is_shown_to_those_who_may_view_it_most_first() {
     let waiting = join_all(tasks);
     let looks = async {
         until("all wait", || service.script.acquired() == names.len()).await;
-        let ask = async |key: &Key| {
+        let mut longest = Vec::new();
+        let mut ask = async |key: &Key| {
             let answer = service.call("GET /stats", &[key.auth()]).await.is(200);
             let told = answer.json();
             assert_eq!(told["waiters"], 3);
             assert!(told["longest_wait_ms"].is_u64());
+            longest.push(told["longest_queue"].clone());
             let contended = told["contended"].as_array().unwrap().clone();
             let shown = |lock: &Value| {
                 assert!(lock["longest_wait_ms"].is_u64());
@@ -218,6 +220,8 @@ async fn what_is_waited_for_is_shown_to_those_who_may_view_it_most_first() {
         assert_eq!(ask(&key).await, [of("team:b", 2), of("a", 1)]);
         assert_eq!(ask(&team).await, [of("team:b", 2)]);
         assert_eq!(ask(&counts).await, []);
+        let seen = json!({ "name": "team:b", "waiters": 2 });
+        assert_eq!(longest, [seen.clone(), seen, json!({ "waiters": 2 })]);
     };
     tokio::select! {
         _ = waiting => panic!("nobody is granted anything"),
@@ -236,6 +240,10 @@ async fn who_sees_only_a_part_does_not_learn_of_all() {
     .concat();
     let service = Service::with_keys(&file);
     let ask = async |headers: &[(&str, &str)]| service.call("GET /stats", headers).await;
+    let samples = service.call("GET /samples", &[keys[0].auth()]).await;
+    samples.is_problem(403, "forbidden");
+    let samples = service.call("GET /samples", &[keys[2].auth()]).await;
+    assert_eq!(samples.status, 200);
     ask(&[keys[0].auth()]).await.is_problem(403, "forbidden");
     assert_eq!(ask(&[keys[1].auth()]).await.status, 200);
     ask(&[keys[1].auth()]).await.is_problem(429, "rate-limited");
@@ -256,4 +264,40 @@ async fn a_store_that_hangs_holds_nobody_up_for_long() {
         began.elapsed()
     );
     assert_eq!(told["status"], "ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_figures_of_the_last_hour_are_kept_a_sample_every_ten_seconds() {
+    let service = Service::start();
+    service.acquire("").await;
+    sleep(Duration::from_secs(25)).await;
+    let told = service.get("/samples").await.is(200).json();
+    let instance = stats(&service).await["instance"].clone();
+    assert_eq!(
+        (&told["instance"], &told["interval_ms"]),
+        (&instance, &json!(10_000))
+    );
+    let samples = told["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 3, "{told}");
+    let uptimes: Vec<_> = samples
+        .iter()
+        .map(|it| it["uptime_ms"].as_u64().unwrap())
+        .collect();
+    assert!(uptimes.is_sorted() && uptimes[2] >= 20_000, "{uptimes:?}");
+    let last = samples.last().unwrap();
+    assert_eq!(last["totals"]["acquires"]["granted"], 1);
+    assert_eq!(last["renew_margin"], stats(&service).await["renew_margin"]);
+    assert!(last["at"].as_str().unwrap().ends_with('Z'));
+    for field in [
+        "leases",
+        "shared_leases",
+        "longest_hold_ms",
+        "waiters",
+        "longest_wait_ms",
+    ] {
+        assert!(last.get(field).is_some(), "{field}");
+    }
+    sleep(Duration::from_hours(2)).await;
+    let told = service.get("/samples").await.json();
+    assert_eq!(told["samples"].as_array().unwrap().len(), 360);
 }
