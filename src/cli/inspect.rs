@@ -524,6 +524,10 @@ mod tests {
                 "freeze since 900ms: reserved by ann until soon because incident",
             ),
             (
+                r#"{"name":"freeze","since_ms":900,"holders":[{"owner":"ann","reservation":{"until":"soon","reason":"incident","reserved_by":null}}]}"#,
+                "freeze since 900ms: held by ann, reserved until soon because incident",
+            ),
+            (
                 r#"{"name":"freeze","since_ms":2000,"holders":[]}"#,
                 "freeze since 2s: free",
             ),

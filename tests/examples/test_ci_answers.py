@@ -344,7 +344,7 @@ class Answers(ShellJob, unittest.TestCase):
         self.assertIn("given up: other: held by somebody else", said)
         self.check_nothing_is_left()
         # What it has, and what it waits for.
-        job = self.start("echo deployed", several=True, LOCK_NAMES=f"{LOCK} other", LOCK_WAIT="1")
+        job = self.start("echo deployed", several=True, LOCK_NAMES=f"{LOCK} other", LOCK_WAIT="3")
         said, _ = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 101, said)
         self.assertIn(f"have {LOCK}, waiting for other: held by somebody else", said)

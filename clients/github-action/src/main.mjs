@@ -71,7 +71,7 @@ function request(renewer, folder, inputs, runner) {
 }
 
 /** Says who holds the lock, as long as this key may know it. */
-async function showHolders({ url, key, names, owner }, signal) {
+async function showHolders({ url, key, names, options: { owner } }, signal) {
   const locks = new Latchgate(url, { key, warn: log });
   let before;
   for (let pause = FIRST_LOOK_MS; ; pause = NEXT_LOOK_MS) {

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 from scripted import SETTINGS, TOKEN, acquiring, answer, lease, play, problem
 
-from latchgate import Holder, LatchgateError, LockHeld, OrderGrant, OutcomeUnknown, Reservation, Rest, ShorterLeases
+from latchgate import (
+    AwaitedLock,
+    Holder,
+    LatchgateError,
+    LockHeld,
+    OrderGrant,
+    OutcomeUnknown,
+    Reservation,
+    Rest,
+    ShorterLeases,
+)
 from latchgate.protocol import lease_state
 from latchgate.protocol.clock import now
 from latchgate.protocol.exchange import Answer, NoAnswer
@@ -221,6 +231,13 @@ def test_a_minimum_hold_raises_a_shorter_ttl(options: dict[str, Any], sent: Any)
     asked, _ = play(acquiring(**options).run(), lease(0.0))
     body = json.loads(asked[0].call.body or b"")
     assert (body.get("ttl_ms"), body.get("min_hold_ms")) == sent
+
+
+def test_a_holder_says_what_its_request_for_several_locks_waits_for() -> None:
+    waits_for = {"name": "freeze", "since_ms": 31_000, "holders": [{"owner": "ann"}]}
+    holder = Holder.of({"fencing_token": 1, "waiting": True, "waits_for": waits_for})
+    assert (holder.waiting, holder.waits_for) == (True, AwaitedLock("freeze", 31_000, (Holder(owner="ann"),)))
+    assert (Holder.of({}).waiting, Holder.of({}).waits_for) == (False, None)
 
 
 def test_a_reservation_is_sent_and_shown() -> None:

@@ -96,11 +96,15 @@ pub(crate) fn awaited(lock: &AwaitedLock) -> String {
 
 /// Says who has reserved or holds a lock, if that is known.
 fn held_by(holder: &Holder) -> Option<String> {
-    match (&holder.reservation, &holder.owner) {
-        (Some(reservation), _) => Some(format!("reserved {}", reserved(reservation))),
-        (None, Some(owner)) => Some(format!("held by {}", visible(owner))),
+    let reservation = holder.reservation.as_ref();
+    let reserved = reservation.map(|it| format!("reserved {}", reserved(it)));
+    match (reserved, &holder.owner) {
+        (reserved, Some(owner)) => {
+            let reserved = reserved.map_or_else(String::new, |it| format!(", {it}"));
+            Some(format!("held by {}{reserved}", visible(owner)))
+        }
         (None, None) if holder.foreign => Some("held by a client without a gateway".to_owned()),
-        (None, None) => None,
+        (reserved, None) => reserved,
     }
 }
 
