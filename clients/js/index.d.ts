@@ -240,6 +240,8 @@ export interface Holder {
   rollback?: string;
   reservation?: { until: string; reason: string; reservedBy: string | null };
   releaseRequested?: Omit<ReleaseRequest, 'name' | 'by'> & { by: string | null };
+  /** The lease only keeps the lock for a request for several locks that waits for another one. Missing if it does not. */
+  waiting?: true;
 }
 
 export interface HolderDetails extends Holder {
@@ -249,6 +251,8 @@ export interface HolderDetails extends Holder {
   holdExpiresInMs: number | null;
   foreignMark: string | null;
   group: { first: string | null; count: number } | null;
+  /** What a `waiting` holder waits for; in an inspection only. `name` is null if the key may not view that lock. */
+  waitsFor?: { name: string | null; sinceMs: number; holders: HolderDetails[] };
 }
 
 export interface Waiter {

@@ -10,6 +10,7 @@ const SHAPES = {
   asked: html`<circle cx="6" cy="6" r="4.5" /><path d="M6 3.6v2.8M6 8.2v.3" />`,
   resting: html`<circle cx="6" cy="6" r="4.5" /><path d="M4.7 4v4M7.3 4v4" />`,
   reserved: html`<path d="M1.4 2.8h9.2v7.8H1.4zM1.4 5.6h9.2M4 1v3M8 1v3" />`,
+  waiting: html`<path d="M2.5 1.5h7L6 6zM2.5 10.5h7L6 6z" /><path d="M2.5 10.5h7L6 6z" class="full" />`,
   free: html`<circle cx="6" cy="6" r="4.5" />`,
   over: html`<path d="M2.5 2.5l7 7M9.5 2.5l-7 7" />`,
 };
@@ -21,6 +22,7 @@ const SAYS = {
   asked: "The holder was asked to release the lock",
   resting: "Released before its minimum hold was over: no client gets the lock until then",
   reserved: "Reserved until a time",
+  waiting: "Its job waits for another lock, and only keeps this one",
   free: "No client holds the lock",
   overdue: "The lease's time is over; its end is not reported yet",
   released: "The holder released the lock",
@@ -37,6 +39,7 @@ export function stateOf(lock) {
   if (lock.foreign) return "foreign";
   if (lock.releaseBy !== null) return "asked";
   if (lock.reservation) return "reserved";
+  if (lock.waiting) return "waiting";
   return lock.ttl && left < lock.ttl / 4 ? "ending" : "held";
 }
 

@@ -316,10 +316,18 @@ while :; do
         call "$grace" PUT "$renew"
         [ "$status" != 200 ] || break
     fi
+    on='' has=''
     case $answer in
     423*)
         code=101 said=$(field owner) said="held by ${said:-somebody}"
         ! grep -q '"reservation":{' "$home/answer" || said=$(field detail)
+        # Several locks are acquired in the order of their names.
+        [ -z "$names" ] || on=$(sed -n 's/^{.*"code":"locked","request_id":"[^"]*","name":"\([^"]*\)".*/\1/p' "$home/answer")
+        case ,$name, in
+        ",$on,"*) ;;
+        *",$on,"*) has=${name%%",$on"*} ;;
+        *) on='' ;;
+        esac
         ;;
     000refused) say "a certificate is refused: $(head -n 1 "$home/error" | tr -d '[:cntrl:]')"; exit 103 ;;
     000unsent)
@@ -360,8 +368,9 @@ while :; do
         ;;
     *) refused; exit 106 ;;
     esac
-    [ "$(ticks)" -lt $deadline ] || { say "given up: $said"; exit $code; }
-    [ "$said" = "${before:-}" ] || say "waiting: $said"
+    [ "$(ticks)" -lt $deadline ] || { say "given up: ${on:+$on: }$said"; exit $code; }
+    said="${has:+have $has, }waiting${on:+ for $on}: $said"
+    [ "$said" = "${before:-}" ] || say "$said"
     before=$said piece=$longest_piece
     [ "$status" = 423 ] || pause $(((deadline - $(ticks) + 99) / 100))
 done

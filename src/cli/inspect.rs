@@ -17,8 +17,8 @@ use super::{
     terminal::{
         output,
         text::{
-            aligned, asked_for, duration, expires_in, or_dash, owner_and_request, parse_duration,
-            reserved,
+            aligned, asked_for, awaited, duration, expires_in, or_dash, owner_and_request,
+            parse_duration, reserved,
         },
         visible,
     },
@@ -233,6 +233,9 @@ fn facts(holder: &Holder) -> String {
     if let Some(reservation) = &holder.reservation {
         fact("reserved", &reserved(reservation));
     }
+    if let Some(lock) = &holder.waits_for {
+        fact("waits for", &awaited(lock));
+    }
     if let Some(request) = &holder.release_requested {
         fact("to be released", &asked_for(request));
     }
@@ -358,6 +361,35 @@ mod tests {
             facts(&holder),
             "  owner          ci@build7\n  fencing token  42\n  order          41800\n  rollback       why\\u{202e}\n  expires in     29.9s\n  run            7\n"
         );
+    }
+
+    #[test]
+    fn says_what_the_group_of_a_lease_waits_for() {
+        for (lock, text) in [
+            (
+                r#"{"name":"freeze","since_ms":31000,"holders":[{"owner":"ann"}]}"#,
+                "freeze since 31s: held by ann",
+            ),
+            (
+                r#"{"name":"freeze","since_ms":900,"holders":[{"reservation":{"until":"soon","reason":"incident","reserved_by":"ann"}}]}"#,
+                "freeze since 900ms: reserved by ann until soon because incident",
+            ),
+            (
+                r#"{"name":"freeze","since_ms":2000,"holders":[]}"#,
+                "freeze since 2s: free",
+            ),
+            (
+                r#"{"name":null,"since_ms":1000,"holders":[]}"#,
+                "a lock that the key may not view, since 1s",
+            ),
+        ] {
+            let lease = holder(&format!(
+                r#"{{"owner":"ci","waiting":true,"waits_for":{lock}}}"#
+            ));
+            let fact = format!("  waits for      {text}\n");
+            assert!(facts(&lease).contains(&fact), "{}", facts(&lease));
+            assert_eq!(owner_and_request(&lease), "ci (waiting for another lock)");
+        }
     }
 
     #[test]

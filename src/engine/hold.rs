@@ -193,7 +193,7 @@ impl Engine {
                 name: &name,
                 recipient: id,
             };
-            let renewed = self.0.store.renew_as(adopter, &name, &hash, ttl).await;
+            let renewed = self.0.renew_complete(adopter, &name, &hash, ttl).await;
             if !matches!(renewed, Err(StoreError::Indeterminate(_))) {
                 mem::forget(pending);
             }
@@ -576,7 +576,7 @@ impl HoldTask {
         let token = managed.token.hash();
         let recipient = Renewer::Recipient(managed.recipient);
         // Boxed, because there may be many holds and few of them renew at the same time.
-        let renewal = Box::pin(self.engine.store.renew_as(
+        let renewal = Box::pin(self.engine.renew_complete(
             recipient,
             &managed.name,
             &token,

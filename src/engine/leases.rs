@@ -537,6 +537,15 @@ impl LeaseRegistry {
         last.filter(|&until| until > Instant::now())
     }
 
+    /// When the last of the leases ends that live and end before this time.
+    pub(super) fn last_end_before(&self, time: Instant) -> Option<Instant> {
+        let mut last = None;
+        self.for_each_active(|_, lease| {
+            last = last.max(Some(lease.until).filter(|until| *until < time));
+        });
+        last
+    }
+
     /// Ends when, after this call, a lease has ended before its time, or the gateway need not wait for it as long.
     pub(super) fn shrunk(&self) -> impl Future<Output = ()> + use<> {
         // The flag is set before the caller reads the leases. A removal after that read sees the flag, because both

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{Lease, LockName, Token},
+    lock::{Lease, LockName, Token, TokenHash},
     store::{
         StoreError, Uncertainty,
         contract::{Loss, Renewal, RenewalTtl, Renewer},
@@ -13,7 +13,7 @@ use crate::{
     telemetry::metrics::SeenBy,
 };
 
-use super::{Engine, acquire::lease_outcome, facts::Fact};
+use super::{Engine, acquire::lease_outcome, facts::Fact, start::EngineShared};
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ impl Engine {
         ttl: RenewalTtl,
     ) -> Result<Lease, RenewError> {
         let hash = token.hash();
-        let renewal = self.0.store.renew_as(Renewer::Bearer, &name, &hash, ttl);
+        let renewal = self.0.renew_complete(Renewer::Bearer, &name, &hash, ttl);
         let renewal = renewal.await;
         self.0
             .metrics
@@ -71,6 +71,43 @@ impl Engine {
                 Err(RenewError::Lost(loss))
             }
         }
+    }
+}
+
+// === impl EngineShared ===
+
+impl EngineShared {
+    /// Renews a lease whose caller was answered, so that a group to which the lease belongs is complete.
+    ///
+    /// The lease may have the TTL of an incomplete group all the same: the store has lost the renewal that completed the
+    /// group, a node of a quorum has missed it, or the caller asks for just this TTL. The lease would be shown as
+    /// waiting, and its last lock would be adopted as that of an incomplete group. So the lease is renewed once more, for
+    /// its whole TTL, or for a TTL that differs by a millisecond.
+    pub(super) async fn renew_complete(
+        &self,
+        renewer: Renewer,
+        name: &LockName,
+        hash: &TokenHash,
+        ttl: RenewalTtl,
+    ) -> Result<Renewal, StoreError> {
+        let renewal = self.store.renew_as(renewer, name, hash, ttl).await?;
+        let Renewal::Renewed(held, margin) = &renewal else {
+            return Ok(renewal);
+        };
+        let Some(mark) = held.mark() else {
+            return Ok(renewal);
+        };
+        let mut whole = ttl.applied_to(mark.ttl);
+        if whole == held.ttl {
+            whole = whole.while_collected();
+        }
+        let repeated = self.store.renew_as(renewer, name, hash, Some(whole).into());
+        Ok(match repeated.await {
+            Ok(Renewal::Renewed(held, _)) => Renewal::Renewed(held, *margin),
+            Ok(other) => other,
+            // The first renewal counts.
+            Err(_) => renewal,
+        })
     }
 }
 

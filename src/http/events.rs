@@ -64,7 +64,9 @@ use super::{
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known), `owner`
 /// (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
-/// `expires_in_ms` (`acquired`, `renewed`, `release-requested`), `waited_ms` (`acquired`), `position`
+/// `expires_in_ms` (`acquired`, `renewed`, `release-requested`), `waited_ms` (`acquired`), `waiting` (`acquired`:
+/// true if the lease only keeps the lock for a request for several locks that needs others; the `renewed` of the lease
+/// says that the request has all of them), `position`
 /// (`queued`), `order` (`acquired`, if the request had one; its `reason` is that of a rollback), `reason`, `by` (`broken`,
 /// `release-requested`, `stale-write-refused`, `order-set`: the name of the API key that asked, null if none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in
 /// later versions.
@@ -338,6 +340,7 @@ fn data_of(event: &Event) -> Bytes {
         data.field_if(is_of_lease, "slot", event.mode.and_then(Mode::slot));
         data.field_if(expires_in.is_some(), "expires_in_ms", expires_in);
         data.field_if(waited.is_some(), "waited_ms", waited);
+        data.field_if(event.is_waiting, "waiting", true);
         data.field_if(event.position.is_some(), "position", event.position);
         let order = event.order.map(OrderNumber::get);
         data.field_if(

@@ -173,6 +173,24 @@ class Shared(BrowserCase):
         expect(rows.nth(0)).to_contain_text("acquired with 1 other")
         expect(rows.nth(1)).not_to_contain_text("acquired with")
 
+    def test_a_holder_that_waits_says_for_which_lock(self):
+        group = {"first": "gpu", "count": 2}
+        waits_for = {"name": "freeze", "since_ms": 31_000, "holders": [holder(9, None, mode="exclusive", owner="ann")]}
+        context, _ = self.faked([holder(7, None, mode="exclusive", group=group, waiting=True, waits_for=waits_for)])
+        page = self.open("/locks", context=context)
+        expect(page.get_by_role("row").filter(has_text="gpu")).to_contain_text("waiting")
+        page = self.open("/locks/gpu", context=context)
+        expect(page.locator(".title .state")).to_have_text("waiting")
+        facts = page.locator(".holder .facts")
+        expect(facts).to_contain_text("Waits forfreeze since 31s: held by ann")
+        expect(facts).not_to_contain_text("Acquired with")
+        expect(facts.get_by_role("link", name="freeze")).to_have_attribute("href", re.compile("locks/freeze$"))
+        page.get_by_role("button", name="Break…", exact=True).click()
+        expect(page.get_by_role("dialog")).to_contain_text("This job waits for freeze since 31s: held by ann. Breaking this lease does not help the job.")
+        self.holders = [holder(7, None, mode="exclusive", group=group, waiting=True, waits_for={"name": None, "since_ms": 2_000, "holders": []})]
+        page = self.open("/locks/gpu", context=context)
+        expect(page.locator(".holder .facts")).to_contain_text("Waits foranother lock since 2s")
+
     def test_try_it_shows_that_somebody_asks_for_its_lock(self):
         context, _ = self.faked([])
         lease = {"name": "gpu", "token": "x" * 43, "waited_ms": 0, "renew_after_ms": 10_000, **holder(7, None)}

@@ -341,7 +341,13 @@ class Answers(ShellJob, unittest.TestCase):
         job = self.start("echo deployed", several=True, LOCK_NAMES=f"{LOCK} other", LOCK_WAIT="0")
         said, _ = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 101, said)
-        self.assertIn("held by somebody else", said)
+        self.assertIn("given up: other: held by somebody else", said)
+        self.check_nothing_is_left()
+        # What it has, and what it waits for.
+        job = self.start("echo deployed", several=True, LOCK_NAMES=f"{LOCK} other", LOCK_WAIT="1")
+        said, _ = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 101, said)
+        self.assertIn(f"have {LOCK}, waiting for other: held by somebody else", said)
         self.check_nothing_is_left()
 
     def test_only_the_newest_waits(self):

@@ -71,7 +71,7 @@ function request(renewer, folder, inputs, runner) {
 }
 
 /** Says who holds the lock, as long as this key may know it. */
-async function showHolders({ url, key, names }, signal) {
+async function showHolders({ url, key, names, owner }, signal) {
   const locks = new Latchgate(url, { key, warn: log });
   let before;
   for (let pause = FIRST_LOOK_MS; ; pause = NEXT_LOOK_MS) {
@@ -79,7 +79,7 @@ async function showHolders({ url, key, names }, signal) {
     if (signal.aborted) return;
     let text;
     try {
-      text = await describe(locks, names);
+      text = await describe(locks, names, owner);
     } catch (error) {
       if (error.status === 401 || error.status === 403) return;
       text = `waiting for ${names.join(', ')}: ${error.message}`;
@@ -90,16 +90,23 @@ async function showHolders({ url, key, names }, signal) {
   }
 }
 
-async function describe(locks, names) {
+async function describe(locks, names, owner) {
   for (const name of names) {
     const { state, holders, waiterCount } = await locks.inspect(name);
-    const owners = holders?.map(({ owner }) => owner ?? 'somebody').join(', ');
-    const reservation = holders?.[0]?.reservation;
-    if (reservation) return `waiting for ${name}: reserved until ${reservation.until} because ${reservation.reason}, ${waiterCount} in the queue`;
+    // The lease of this job, which only keeps the lock until the job has the others too.
+    const own = holders?.find((holder) => holder.owner === owner && names.includes(holder.waitsFor?.name));
+    if (own) return `have ${name}, waiting for ${own.waitsFor.name}: ${holding(own.waitsFor.holders)}`;
+    if (holders?.[0]?.reservation) return `waiting for ${name}: ${holding(holders)}, ${waiterCount} in the queue`;
     if (state === 'resting') return `waiting for ${name}: it rests after the last job, ${waiterCount} in the queue`;
-    if (state !== 'free') return `waiting for ${name}: held by ${owners}, ${waiterCount} in the queue`;
+    if (state !== 'free') return `waiting for ${name}: ${holding(holders)}, ${waiterCount} in the queue`;
   }
   return undefined;
+}
+
+function holding(holders = []) {
+  const reservation = holders[0]?.reservation;
+  if (reservation) return `reserved until ${reservation.until} because ${reservation.reason}`;
+  return `held by ${holders.map(({ owner }) => owner ?? 'somebody').join(', ')}`;
 }
 
 /** What became of the job that was granted the lock for this order, as long as this key may know it. */

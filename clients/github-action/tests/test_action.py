@@ -146,6 +146,11 @@ class Life(Case):
                 until("no process is left", lambda: not step.job.processes(), DEADLINE)
         self.assertEqual(self.lock()["holders"][0]["fencing_token"], lease["fencing_token"])
 
+    def test_it_says_which_locks_it_has_and_which_one_it_waits_for(self):
+        self.acquire(owner="somebody else")
+        step = self.job(lock=f"a-{LOCK} {LOCK}", wait="3s").main().ended()
+        self.assertIn(f"have a-{LOCK}, waiting for {LOCK}: held by somebody else", step.log)
+
     def test_it_says_until_when_and_why_a_lock_is_reserved(self):
         ends = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() + 3600))
         status, text = call(self.urls["b"], "POST", f"/locks/{LOCK}", {"reserve": {"until": ends, "reason": "load test"}})

@@ -79,6 +79,11 @@ impl GroupLocks {
         own.and_then(|(_, own)| own.mode)
     }
 
+    /// The names of the locks, in the order in which a gateway acquires them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &LockName> + Clone {
+        self.0.keys()
+    }
+
     /// The field `names` of a request, and the mode that the request has beside it. `of_request`: the mode of the locks
     /// without a mode of their own.
     pub(crate) fn wire(&self, of_request: AcquireMode) -> (Value, AcquireMode) {

@@ -39,6 +39,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// A time that stands for no limit: how long an acquire without an end survives one outage, and when a lock that the
 /// API key may not view is inspected again.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
+/// How often the locks of a group are inspected at most.
+const GROUP_LOOK: Duration = Duration::from_secs(5);
 /// How long a withdrawal is tried if no gateway is reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// How long a withdrawal is repeated at a gateway that does not answer, at most. If the caller asked for a longer TTL,
@@ -276,7 +278,6 @@ impl Acquiring {
         };
         let mut copy = std::pin::pin!(call.send_copy(&client, time_out));
         let first_look = Instant::now() + FIRST_LOOK;
-        let name = self.name.clone();
         loop {
             let Some(Watcher {
                 looks_every: Some(period),
@@ -286,17 +287,13 @@ impl Acquiring {
             else {
                 return copy.await;
             };
-            // A request for a group whose first answer has not come: the lock for which it waits is not known yet.
-            let Some(name) = &name else {
-                return copy.await;
-            };
             tokio::select! {
                 answer = &mut copy => return answer,
                 () = sleep_until(first_look.max(*look_at)) => {}
             }
-            let seen = tokio::select! {
+            let (seen, name, have) = tokio::select! {
                 answer = &mut copy => return answer,
-                seen = client.look(name) => seen,
+                seen = self.look() => seen,
             };
             let answered = WaitStatus {
                 trouble: None,
@@ -306,11 +303,12 @@ impl Acquiring {
                 Look::Seen(lock) => {
                     let owner = self.request.owner.as_ref().map(Owner::as_str);
                     let taken = lock.holder_count + lock.resting.len() as u64;
-                    let mode = self.mode_of(Some(name.as_str()));
+                    let mode = self.mode_of(name.as_ref().map(LockName::as_str));
                     let has_room = mode.has_room(&lock.holders, taken);
                     let seen = WaitStatus::of_look(*lock, owner, self.asked.elapsed());
                     Some(WaitStatus {
-                        name: self.group.as_ref().map(|_all| name.clone()),
+                        name: name.filter(|_| self.group.is_some()),
+                        have,
                         has_room: has_room && seen.waiters > Some(1) && seen.position != Some(1),
                         ..seen
                     })
@@ -319,6 +317,7 @@ impl Acquiring {
                     *period = A_LONG_TIME;
                     Some(WaitStatus {
                         may_not_view: true,
+                        have,
                         ..answered
                     })
                 }
@@ -328,10 +327,57 @@ impl Acquiring {
                 }
                 Look::Unseen => None,
             };
-            *look_at = Instant::now() + *period;
+            let group_period = self.group.as_ref().map_or(Duration::ZERO, |_| GROUP_LOOK);
+            *look_at = Instant::now() + group_period.max(*period);
             if let Some(waiting) = waiting {
                 self.report(waiting, watcher);
             }
+        }
+    }
+
+    /// Inspects the lock for which the request waits. Answers its name, and the locks that the request has.
+    ///
+    /// The first lock of a group tells which lock that is: by the queue of the first lock, or by the lease that keeps it
+    /// for the group.
+    async fn look(&self) -> (Look, Option<LockName>, Vec<LockName>) {
+        let look_at = async |name: LockName, have| {
+            let seen = self.client.look(&name).await;
+            (seen, Some(name), have)
+        };
+        let names = self.group.iter().flat_map(GroupLocks::names);
+        let Some(first) = names.clone().next().cloned() else {
+            return match self.name.clone() {
+                Some(name) => look_at(name, Vec::new()).await,
+                None => (Look::Unseen, None, Vec::new()),
+            };
+        };
+        let seen = self.client.look(&first).await;
+        if let Look::Seen(lock) = &seen {
+            let owner = self.request.owner.as_ref().map(Owner::as_str);
+            if WaitStatus::position(lock, owner, self.asked.elapsed()).is_some() {
+                return (seen, Some(first), Vec::new());
+            }
+            let mut own = lock
+                .holders
+                .iter()
+                .filter(|it| it.owner.as_deref() == owner);
+            let awaited = own.find_map(|it| it.waits_for.as_ref());
+            match awaited.map(|it| it.name.as_deref().map(LockName::new)) {
+                Some(Some(Ok(name))) if names.clone().any(|it| *it == name) => {
+                    let have = names.take_while(|it| **it != name).cloned().collect();
+                    return look_at(name, have).await;
+                }
+                Some(None) => return (Look::Forbidden, None, vec![first]),
+                Some(Some(_)) | None => {}
+            }
+        }
+        match (seen, self.name.clone()) {
+            (Look::RateLimited, _) => (Look::RateLimited, None, Vec::new()),
+            // The lock that the last answer has named.
+            (_, Some(name)) => look_at(name, Vec::new()).await,
+            (Look::Forbidden, None) => (Look::Forbidden, None, Vec::new()),
+            // An older gateway does not say what the group waits for.
+            (Look::Seen(_) | Look::Unseen, None) => (Look::Unseen, None, Vec::new()),
         }
     }
 
@@ -587,6 +633,8 @@ impl AcquireRequest {
 pub struct WaitStatus {
     /// For a group, the lock for which the request waits, if known.
     pub name: Option<LockName>,
+    /// For a group, the locks that the request has already, if known.
+    pub have: Vec<LockName>,
     /// The position in the queue: 1 is served next. It is found by the owner and the time waited, so it is unknown
     /// if two waiters with the same owner entered the queue at the same moment.
     pub position: Option<u64>,
@@ -624,6 +672,7 @@ impl WaitStatus {
             // group.
             position: self.position.filter(|_| name == self.name),
             name,
+            have: Vec::new(),
             waiters: problem.waiters,
             holder: problem.holders.first().cloned(),
             holder_count: problem.holder_count,
@@ -637,6 +686,22 @@ impl WaitStatus {
     /// The status of the wait after an inspection of the lock, for a waiter with this owner that has waited for
     /// `waited`.
     pub(crate) fn of_look(lock: Inspection, owner: Option<&str>, waited: Duration) -> Self {
+        Self {
+            name: None,
+            have: Vec::new(),
+            position: Self::position(&lock, owner, waited),
+            waiters: Some(lock.waiter_count),
+            available_in: lock.first_available(),
+            holder: lock.holders.into_iter().next(),
+            holder_count: Some(lock.holder_count),
+            has_room: false,
+            may_not_view: false,
+            trouble: None,
+        }
+    }
+
+    /// The position of a waiter with this owner that has waited for `waited`, if it can be told.
+    fn position(lock: &Inspection, owner: Option<&str>, waited: Duration) -> Option<u64> {
         let off = |waited_ms| Duration::from_millis(waited_ms).abs_diff(waited);
         let mut ours: Vec<_> = lock
             .waiters
@@ -646,23 +711,12 @@ impl WaitStatus {
             .filter(|(off, _)| *off <= SAME_MOMENT)
             .collect();
         ours.sort_unstable();
-        let position = match ours.as_slice() {
+        match ours.as_slice() {
             [] => None,
             [(first, _), (second, _), ..] if second.saturating_sub(*first) < INDISTINGUISHABLE => {
                 None
             }
             [(_, position), ..] => Some(*position),
-        };
-        Self {
-            name: None,
-            position,
-            waiters: Some(lock.waiter_count),
-            available_in: lock.first_available(),
-            holder: lock.holders.into_iter().next(),
-            holder_count: Some(lock.holder_count),
-            has_room: false,
-            may_not_view: false,
-            trouble: None,
         }
     }
 

@@ -42,8 +42,24 @@ pub struct Holder {
     pub acquired_at: Option<String>,
     /// The reservation that the lease is, if it is one and this caller may see it.
     pub reservation: Option<Reservation>,
+    /// Whether the lease only keeps the lock for a group that is not complete: its caller waits for another lock.
+    pub waiting: bool,
+    /// The lock that the group of this lease waits for; only in an inspection.
+    pub waits_for: Option<Box<AwaitedLock>>,
     /// The release request, if a caller has asked the holder to release the lock and this caller may see the request.
     pub release_requested: Option<ReleaseRequest>,
+}
+
+/// The lock that a group waits for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct AwaitedLock {
+    /// The name of the lock, if this caller may view the lock.
+    pub name: Option<String>,
+    /// For how long the group has waited for the lock, in milliseconds.
+    pub since_ms: u64,
+    /// The holders of the lock; empty if the lock is free, or if this caller may not view the lock.
+    pub holders: Vec<Holder>,
 }
 
 // === impl Holder ===
@@ -57,6 +73,7 @@ impl Holder {
             self.expires_in_ms,
             self.hold_expires_in_ms,
             self.release_requested.as_ref().map(|it| it.within_ms),
+            self.waits_for.as_ref().map(|it| it.since_ms),
         ])
     }
 }

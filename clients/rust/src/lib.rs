@@ -43,7 +43,7 @@ pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, describe_grant, format_duration};
 pub use events::{Event, Events, EventsItem};
 pub use group::{PartResult, PartResults};
-pub use holder::Holder;
+pub use holder::{AwaitedLock, Holder};
 pub use inspect::{HeldLock, Inspection, ListRequest, Page};
 pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};

@@ -1,6 +1,6 @@
 //! Groups: several locks that one request acquires, all or none.
 
-use crate::{LockName, NameError};
+use crate::{LockName, NameError, TokenHash, Ttl};
 
 /// The lock names of a group: 2 to 16 different names in sorted order.
 ///
@@ -29,6 +29,38 @@ pub struct Group {
     pub first: LockName,
     /// How many locks the group has.
     pub count: u8,
+    /// How the group is collected; `None` if the lease was granted by an older gateway.
+    pub mark: Option<CollectionMark>,
+}
+
+/// What each lease of a group keeps about the collection of the group, for as long as the lease lives. The mark counts
+/// only while the lease has the TTL of an incomplete group ([`HeldLease::mark`](crate::HeldLease::mark)), so the
+/// renewal that gives the lease its whole TTL removes the mark on every store, without a write of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectionMark {
+    /// The TTL of the lease once the group is complete.
+    pub ttl: Ttl,
+    /// Which leases belong to one collection: the first bytes of the hash of their token.
+    pub id: u32,
+    /// The lock of the group that follows in the order of the names; `None` for the last lock.
+    pub next: Option<LockName>,
+}
+
+/// How long the lock of an incomplete group is held at most without a renewal, in ms: a killed gateway leaves locks
+/// behind for that long.
+const COLLECTING_MS: u64 = 10_000;
+
+// === impl Ttl ===
+
+impl Ttl {
+    /// The TTL of a lease that has this TTL once its group is complete, as long as the group is not: at most 10 seconds,
+    /// and always another TTL.
+    #[must_use]
+    pub fn while_collected(self) -> Self {
+        let ms = self.as_millis().min(COLLECTING_MS);
+        let ttl = Self::from_millis(ms - 1).or_else(|_| Self::from_millis(ms + 1));
+        ttl.expect("a millisecond more than the shortest TTL is a TTL")
+    }
 }
 
 // === impl GroupNames ===
@@ -85,6 +117,20 @@ impl GroupNames {
         Group {
             first: self.0[0].clone(),
             count: u8::try_from(self.0.len()).expect("a group has at most 16 names"),
+            mark: None,
+        }
+    }
+
+    /// The group as the lease of the lock at this index keeps it, with the mark of the collection under this token.
+    pub fn marked(&self, at: usize, ttl: Ttl, token: &TokenHash) -> Group {
+        let [first, second, third, fourth, ..] = *token.as_bytes();
+        Group {
+            mark: Some(CollectionMark {
+                ttl,
+                id: u32::from_be_bytes([first, second, third, fourth]),
+                next: self.0.get(at + 1).cloned(),
+            }),
+            ..self.group()
         }
     }
 
@@ -116,6 +162,19 @@ mod tests {
             GroupNames::parse(["a", "b", "a"]),
             Err(GroupNamesError::Repeated(repeated))
         );
+    }
+
+    #[test]
+    fn an_incomplete_group_has_a_ttl_that_the_complete_group_does_not_have() {
+        for (whole, brief) in [
+            (86_400_000, 9_999),
+            (10_000, 9_999),
+            (9_999, 9_998),
+            (100, 101),
+        ] {
+            let whole = Ttl::from_millis(whole).unwrap();
+            assert_eq!(whole.while_collected().as_millis(), brief);
+        }
     }
 
     #[test]

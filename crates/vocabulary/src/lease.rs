@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{FencingToken, LockName, Mode, ReleaseRequest, Reservation, Said, Token, Ttl};
+use crate::{
+    CollectionMark, FencingToken, LockName, Mode, ReleaseRequest, Reservation, Said, Token, Ttl,
+};
 
 /// The state of a lease, as the store reported it.
 ///
@@ -119,6 +121,20 @@ impl HeldLease {
     pub fn is_at_limit(&self) -> bool {
         self.hold_expires_in
             .is_some_and(|left| left <= self.expires_in)
+    }
+
+    /// The mark of the group to which the lease belongs, as long as the group is collected: the caller has not got the
+    /// lock yet.
+    #[must_use]
+    pub fn mark(&self) -> Option<&CollectionMark> {
+        let mark = self.said.group.as_ref()?.mark.as_ref();
+        mark.filter(|mark| self.ttl == mark.ttl.while_collected())
+    }
+
+    /// Whether the lease only keeps its lock for a group that is collected, and that needs other locks.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.mark().is_some_and(|mark| mark.next.is_some())
     }
 
     /// Whether the lease is a reservation that was made with this API key. Without a key, nobody can be told from the

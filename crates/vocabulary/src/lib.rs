@@ -27,7 +27,7 @@ mod ttl;
 
 pub use fence::{FenceError, FencingToken};
 pub use foreign_mark::{ForeignMark, ForeignMarkError};
-pub use group::{Group, GroupNames, GroupNamesError};
+pub use group::{CollectionMark, Group, GroupNames, GroupNamesError};
 pub use history::{History, HistoryEntry, HistoryNote, ShorterLeases};
 pub use idempotency::{
     BreakTarget, CallerId, Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Group, LockName, Metadata, MetadataError, Order, Owner, Reservation};
+use crate::{
+    CollectionMark, Group, LockName, Metadata, MetadataError, Order, Owner, Reservation, Ttl,
+};
 
 /// What a caller says of itself and its work: shown with its lease. Only the order is used for a decision. Cheap to
 /// clone.
@@ -43,8 +45,7 @@ impl Said {
         if let Some(reservation) = reservation {
             return Some(reservation.stored());
         }
-        let group = self.group.as_ref();
-        let group = group.map(|it| format!("{} {}", it.count, it.first));
+        let group = self.group.as_deref().map(write_group);
         match &self.order {
             Some(order) => Some(order.stored(group.as_deref().unwrap_or_default())),
             None => group,
@@ -70,11 +71,33 @@ impl Said {
     }
 }
 
+/// `COUNT FIRST`, and with a mark `COUNT FIRST TTL ID` and the next name, if there is one. Gateways that do not know the
+/// mark read no group.
+fn write_group(group: &Group) -> String {
+    let Group { first, count, mark } = group;
+    let Some(CollectionMark { ttl, id, next }) = mark else {
+        return format!("{count} {first}");
+    };
+    let next = next.as_ref().map(|name| format!(" {name}"));
+    let next = next.unwrap_or_default();
+    format!("{count} {first} {} {id:x}{next}", ttl.as_millis())
+}
+
 fn read_group(text: &str) -> Option<Group> {
-    let (count, first) = text.split_once(' ')?;
+    let mut words = text.split(' ');
+    let (count, first) = (words.next()?, words.next()?);
+    let mark = match words.next() {
+        None => None,
+        Some(ttl) => Some(CollectionMark {
+            ttl: Ttl::from_millis(ttl.parse().ok()?).ok()?,
+            id: u32::from_str_radix(words.next()?, 16).ok()?,
+            next: words.next().map(LockName::new).transpose().ok()?,
+        }),
+    };
     Some(Group {
         first: LockName::new(first).ok()?,
         count: count.parse().ok()?,
+        mark,
     })
 }
 
@@ -95,6 +118,7 @@ mod tests {
         let group = Group {
             first: LockName::new("a:b/c").unwrap(),
             count: 3,
+            mark: None,
         };
         for shown in [
             BTreeMap::new(),
@@ -112,6 +136,27 @@ mod tests {
             let kept = stored(&grouped);
             assert_eq!(kept[""], "3 a:b/c");
             assert_eq!(Said::from_stored(None, kept), Ok((grouped.clone(), None)));
+            for (next, text) in [
+                (Some("b"), "3 a:b/c 30000 ff b"),
+                (None, "3 a:b/c 30000 ff"),
+            ] {
+                let mark = CollectionMark {
+                    ttl: Ttl::from_millis(30_000).unwrap(),
+                    id: 255,
+                    next: next.map(|name| LockName::new(name).unwrap()),
+                };
+                let group = Group {
+                    mark: Some(mark),
+                    ..group.clone()
+                };
+                let marked = Said {
+                    group: Some(Box::new(group)),
+                    ..alone.clone()
+                };
+                let kept = stored(&marked);
+                assert_eq!(kept[""], text);
+                assert_eq!(Said::from_stored(None, kept), Ok((marked, None)));
+            }
             let ordered = Said {
                 order: Order::from_stored("#0000000000000007\tci\t\t").map(|it| Box::new(it.0)),
                 ..grouped
@@ -119,7 +164,18 @@ mod tests {
             let kept = stored(&ordered);
             assert_eq!(kept[""], "#0000000000000007\tci\t\t3 a:b/c");
             assert_eq!(Said::from_stored(None, kept), Ok((ordered, None)));
-            for odd in ["", "3", "x a", "300 a", "3 a//b", "@1"] {
+            for odd in [
+                "",
+                "3",
+                "x a",
+                "300 a",
+                "3 a//b",
+                "@1",
+                "3 a ",
+                "3 a 9",
+                "3 a 30000 g",
+                "3 a 30000 f b//c",
+            ] {
                 let mut kept = shown.clone();
                 kept.insert(String::new(), odd.to_owned());
                 let read = Said::from_stored(None, kept);

@@ -12,6 +12,7 @@ import { GRACE, Way } from "../../parts/way.js";
 import { Reserved } from "../../parts/reserved.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, TimeLeft } from "../../parts/times.js";
+import { Awaited } from "./holder.js";
 import { breakLock, useSending } from "./sending.js";
 
 /** How long a reason may be. */
@@ -78,6 +79,7 @@ export function Break({ name, lock, target, close, done }) {
       </dl>
       ${changed && html`<${Changed} lock=${lock} back=${back} close=${close} />`}
       ${!changed && all && html`<p class="remark">${ALL}</p>`}
+      ${!changed && holder?.waiting && html`<p class="remark">This job waits for <${Awaited} lock=${holder.waits_for} />. Breaking this lease does not help the job.</p>`}
       ${!changed && holder?.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
       ${!changed && html`<${Reason} reason=${reason} field=${field} />`}
       ${!changed && (holder?.foreign ? html`<p class="remark">${UNTOLD}</p>` : html`<${Way} grace=${grace} />`)}

@@ -7,6 +7,7 @@ import { groupOf, locksVersion } from "../../model/locks.js";
 import { lockHref } from "../../model/route.js";
 import { Asked } from "../../parts/asked.js";
 import { Copy } from "../../parts/copy.js";
+import { ownerOf } from "../../parts/holders.js";
 import { Icon } from "../../parts/icon.js";
 import { Reserved } from "../../parts/reserved.js";
 import { Foreign } from "../../parts/text.js";
@@ -56,7 +57,8 @@ export function Holder({ lock, take, wake }) {
       ${holder.mode === "shared" && html`<div><dt>Mode</dt><dd>shared</dd></div>`}
       ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
       ${holder.order !== undefined && html`<${Order} of=${holder} />`}
-      ${holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} name=${lock.name} of=${holder} /></dd></div>`}
+      ${holder.waiting && html`<div class="wide"><dt>Waits for</dt><dd><${Awaited} lock=${holder.waits_for} /></dd></div>`}
+      ${!holder.waiting && holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} name=${lock.name} of=${holder} /></dd></div>`}
       <div class="wide">
         <dt>Fencing token</dt>
         <dd class="mono">
@@ -107,7 +109,8 @@ function Sharers({ lock, take, wake }) {
           <span class="out-of-sight">time left</span>
           <${TimeLeft} lock=${one.shown} />
           <p class="fact">fencing token <span class="mono">${one.fencing_token}</span></p>
-          ${one.group && html`<p class="fact">acquired with <${Group} name=${name} of=${one} /></p>`}
+          ${one.waiting && html`<p class="fact">waits for <${Awaited} lock=${one.waits_for} /></p>`}
+          ${!one.waiting && one.group && html`<p class="fact">acquired with <${Group} name=${name} of=${one} /></p>`}
           ${one.release_requested && html`<p class="fact"><${Asked} request=${one.release_requested} by=${one.shown.releaseBy} /></p>`}
           ${Object.entries(one.metadata).map(
             ([key, value]) => html`<p class="fact" key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></p>`,
@@ -129,6 +132,16 @@ function Group({ name, of: { group, owner } }) {
     (other, at) => html`${at > 0 && ", "}<a href=${lockHref(other.name)}><${Foreign} value=${other.name} /></a>${other.shared && html`${" "}<span class="none">(${wayOf(other)})</span>`}`,
   );
   return html`${links}${rest > 0 && `${others.length > 0 ? " and " : ""}${plural(rest, "other", "others")}`}`;
+}
+
+/** The lock that the job of a holder waits for, and who holds it. */
+export function Awaited({ lock }) {
+  if (!lock?.name) return html`another lock${lock && ` since ${duration(lock.since_ms)}`}`;
+  const { name, since_ms: since, holders } = lock;
+  const [first] = holders;
+  const who = first && html`<${Foreign} value=${ownerOf(first)} none=${first.foreign ? "a foreign client" : "owner not said"} />`;
+  const how = first ? html`${first.reservation ? "reserved by" : "held by"} ${who}` : "free";
+  return html`<a href=${lockHref(name)}><${Foreign} value=${name} /></a> since ${duration(since)}: ${how}${holders.length > 1 && ` and ${plural(holders.length - 1, "other", "others")}`}`;
 }
 
 const wayOf = ({ slot }) => (slot === null ? "shared" : `slot ${slot}`);

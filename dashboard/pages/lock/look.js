@@ -81,7 +81,7 @@ export function useLook(name, sees) {
  */
 function shaped(body, sentAt, before) {
   const holders = body.holders.map((holder) => {
-    const shown = { ttl: lengthOf(holder), foreign: holder.foreign, reservation: holder.reservation ?? null, ended: null, ...times(holder, sentAt) };
+    const shown = { ttl: lengthOf(holder), foreign: holder.foreign, reservation: holder.reservation ?? null, waiting: holder.waiting ?? false, ended: null, ...times(holder, sentAt) };
     return { ...holder, shown };
   });
   const slot = ({ slot }) => slot ?? Infinity;
@@ -91,6 +91,6 @@ function shaped(body, sentAt, before) {
   const last = holders.reduce((one, other) => (other.expires_in_ms > one.expires_in_ms ? other : one), holder);
   const releaseBy = firstRelease(holders.map((one) => one.shown));
   const rests = restsOf(body.resting ?? [], sentAt, before?.rests);
-  const shown = last ? { ...last.shown, releaseBy } : rests.length > 0 ? { ...asRest(rests), ended: null } : null;
+  const shown = last ? { ...last.shown, releaseBy, waiting: holders.every((one) => one.shown.waiting) } : rests.length > 0 ? { ...asRest(rests), ended: null } : null;
   return { ...body, holders, holder, rests, sentAt, shown };
 }

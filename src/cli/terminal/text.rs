@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 
-use crate::client::{Holder, ReleaseRequest, Reservation};
+use crate::client::{AwaitedLock, Holder, ReleaseRequest, Reservation};
 
 use super::visible;
 
@@ -80,6 +80,30 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
     format!("{by}until {until} because {}", visible(&reservation.reason))
 }
 
+/// Describes the lock that a group waits for: its name, for how long the group has waited, and who holds the lock.
+pub(crate) fn awaited(lock: &AwaitedLock) -> String {
+    let since = duration(Duration::from_millis(lock.since_ms));
+    let Some(name) = &lock.name else {
+        return format!("a lock that the key may not view, since {since}");
+    };
+    let how = match &lock.holders[..] {
+        [] => "free".to_owned(),
+        [holder] => held_by(holder).unwrap_or_else(|| "held".to_owned()),
+        [_, _, ..] => format!("{} hold it", lock.holders.len()),
+    };
+    format!("{} since {since}: {how}", visible(name))
+}
+
+/// Says who has reserved or holds a lock, if that is known.
+fn held_by(holder: &Holder) -> Option<String> {
+    match (&holder.reservation, &holder.owner) {
+        (Some(reservation), _) => Some(format!("reserved {}", reserved(reservation))),
+        (None, Some(owner)) => Some(format!("held by {}", visible(owner))),
+        (None, None) if holder.foreign => Some("held by a client without a gateway".to_owned()),
+        (None, None) => None,
+    }
+}
+
 /// A time with its weekday and its zone.
 pub(crate) fn local(time: &Zoned) -> String {
     time.strftime("%a %Y-%m-%d %H:%M %:Q").to_string()
@@ -94,6 +118,7 @@ pub(crate) fn owner_and_request(holder: &Holder) -> String {
     };
     let owner = match &holder.reservation {
         Some(reservation) => format!("{owner} (reserved {})", reserved(reservation)),
+        None if holder.waiting => format!("{owner} (waiting for another lock)"),
         None => owner,
     };
     match &holder.release_requested {

@@ -396,7 +396,12 @@ pub(crate) fn describe(
     waiting: &WaitStatus,
     waited: Duration,
 ) -> String {
-    let mut text = match &waiting.name {
+    let mut text = match &waiting.have[..] {
+        [] => String::new(),
+        [one] => format!("have {one}, "),
+        [first, more @ ..] => format!("have {first} and {} more, ", more.len()),
+    };
+    text += &match &waiting.name {
         Some(name) => beginning(name, waited),
         None => beginning(name, waited),
     };
@@ -686,6 +691,28 @@ mod tests {
         assert!(displayed(&seen.current()).ends_with("held by ci, expires in 24.9s"));
         advance(Duration::from_secs(25)).await;
         assert!(displayed(&seen.current()).ends_with("held by ci"));
+    }
+
+    #[test]
+    fn what_a_group_has_is_told_before_what_it_waits_for() {
+        let named = |name: &str| LockName::new(name).unwrap();
+        for (have, text) in [
+            (
+                vec![named("a")],
+                "have a, waiting for freeze: 1m 12s, held by ann",
+            ),
+            (
+                ["a", "b", "c"].map(named).into(),
+                "have a and 2 more, waiting for freeze: 1m 12s, held by ann",
+            ),
+        ] {
+            let waiting = WaitStatus {
+                name: Some(named("freeze")),
+                have,
+                ..holder(r#"{"owner":"ann"}"#)
+            };
+            assert_eq!(displayed(&waiting), text);
+        }
     }
 
     #[test]

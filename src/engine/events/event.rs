@@ -36,6 +36,8 @@ pub struct Event {
     pub expires_in: Option<Duration>,
     /// How long the holder had waited for the lock.
     pub waited: Option<Duration>,
+    /// Whether the lease was granted to a group that needs other locks.
+    pub is_waiting: bool,
     /// The position in the queue, from 1.
     pub position: Option<u64>,
     /// The order of the lease, or the order that the lock remembers from now on.
@@ -126,6 +128,7 @@ impl Event {
                 Self {
                     expires_in: Some(lease.held.left_at(Instant::now())),
                     waited: Some(lease.waited),
+                    is_waiting: lease.held.is_waiting(),
                     order: order.map(|it| it.number),
                     reason: rollback.map(|why| why.as_str().to_owned().into()),
                     ..of_lease(EventKind::Acquired, &lease.held)
@@ -212,6 +215,7 @@ impl Event {
             mode: None,
             expires_in: None,
             waited: None,
+            is_waiting: false,
             position: None,
             order: None,
             reason: None,
@@ -252,6 +256,8 @@ struct Line<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waited_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    waiting: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     position: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     order: Option<u64>,
@@ -290,6 +296,7 @@ impl EventMessage {
             slot: event.mode.and_then(Mode::slot),
             expires_in_ms: event.expires_in.map(millis),
             waited_ms: event.waited.map(millis),
+            waiting: event.is_waiting.then_some(true),
             position: event.position,
             order: event.order.map(OrderNumber::get),
             reason: event.reason.as_deref().map(str::to_owned),
@@ -326,6 +333,7 @@ impl EventMessage {
             mode: line.mode.and_then(|word| Mode::from_word(word, line.slot)),
             expires_in: line.expires_in_ms.map(Duration::from_millis),
             waited: line.waited_ms.map(Duration::from_millis),
+            is_waiting: line.waiting.unwrap_or_default(),
             position: line.position,
             order: line.order.map(OrderNumber::new).transpose().ok()?,
             reason: line.reason.filter(is_believed).map(Into::into),
@@ -374,6 +382,7 @@ mod tests {
                 mode: Some(Mode::Shared { slot: Some(2) }),
                 expires_in: Some(Duration::from_secs(30)),
                 waited: Some(Duration::ZERO),
+                is_waiting: true,
                 position: Some(3),
                 reason: Some("because".into()),
                 by: Some("ops".into()),

@@ -9,7 +9,7 @@ use futures_util::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
@@ -393,17 +393,14 @@ impl Publisher {
             loop {
                 (self.checks, self.look_at) = (None, is_recorded.then(Instant::now));
                 self.look(Instant::now());
-                let mut soon = None;
                 while self.checks.is_some() {
                     let checked = next_of(&mut self.checks).await;
-                    // The store's clock ends a lease somewhat later than this gateway's.
-                    if let Some((_, Ok(FenceCheck::Held { left, .. }))) = &checked {
-                        soon = soon.max(Some(*left).filter(|left| *left < GRACE));
-                    }
                     self.on_checked(checked);
                 }
-                match soon {
-                    Some(left) => sleep(left).await,
+                // The store's clock ends a lease somewhat later than this gateway's.
+                let soon = self.facts.leases.last_end_before(Instant::now() + GRACE);
+                match soon.filter(|_| is_recorded) {
+                    Some(until) => sleep_until(until).await,
                     None => return,
                 }
             }

@@ -75,9 +75,6 @@ pub(super) struct Collector {
     all_given_back: mpsc::Receiver<Infallible>,
 }
 
-/// How long a lock is held at most while the group waits for others, in ms: a killed gateway leaves locks behind for
-/// that long.
-const COLLECTING: u64 = 10_000;
 /// How long a refused caller waits at most for the release of acquired leases: as long as a command of Redis may take
 /// by default.
 const GIVE_BACK: Duration = Duration::from_secs(5);
@@ -134,10 +131,8 @@ impl Collector {
         let wait = first.wait;
         let whole = |part: &AcquireRequest| (part.name.clone(), part.terms.ttl());
         let ttls = parts.iter().map(whole).collect();
-        let group = Box::new(names.group());
         for part in &mut parts {
-            part.terms.set_ttl(collecting(part.terms.ttl()));
-            part.terms.said.group = Some(group.clone());
+            part.terms.set_ttl(part.terms.ttl().while_collected());
         }
         let (given_back, all_given_back) = mpsc::channel(1);
         Self {
@@ -290,11 +285,15 @@ impl Collector {
         collected: &mut Collection,
     ) -> Result<Granted, RoundEnd> {
         let wait = if waits { self.left() } else { Duration::ZERO };
-        let request = AcquireRequest {
+        let mut request = AcquireRequest {
             wait,
             ..self.parts[at].clone()
         };
         let name = request.name.clone();
+        let group = self
+            .names
+            .marked(at, self.ttls[&name], &identity.token.hash());
+        request.terms.said.group = Some(Box::new(group));
         let failed = |error| RoundEnd::Failed(GroupAcquireError::new(&name, error));
         if self.engine.lifecycle.is_draining() {
             return Err(failed(AcquireError::Draining));
@@ -419,8 +418,8 @@ impl Collector {
         // The request adopts every lease: a release of the group that is still under way ends none of them.
         let adopter = Renewer::Adopter(recipient);
         let renewals = others.iter().map(|(name, _)| {
-            let store = &self.engine.store;
-            store.renew_as(adopter, name, &hash, RenewalTtl::default())
+            let ttl = RenewalTtl::default();
+            self.engine.renew_complete(adopter, name, &hash, ttl)
         });
         let renewed = join_all(renewals).await;
         let mut leases = vec![lease.clone()];
@@ -467,12 +466,4 @@ impl Collector {
             self.began.elapsed()
         }
     }
-}
-
-/// The TTL of the leases of an incomplete group: a TTL that no complete group of the same request has.
-fn collecting(ttl: Ttl) -> Ttl {
-    let brief = |ms| Ttl::from_millis(ms).ok();
-    let ms = ttl.as_millis().min(COLLECTING);
-    let unlike = brief(ms - 1).or_else(|| brief(ms + 1));
-    unlike.expect("a millisecond more than the shortest TTL is one")
 }

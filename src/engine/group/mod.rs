@@ -18,11 +18,15 @@
 //! one. A request with a key first tries all names without waiting, the last name first. A group that is replaced
 //! at its last name leaves the other leases to their short TTL, because the newer request may continue with them.
 //!
-//! The names of the group are stored with the metadata of each lease under the empty name, which no metadata entry of
-//! a caller has.
+//! The first name of the group is stored with the metadata of each lease under the empty name, which no metadata entry
+//! of a caller has. So is a mark: the whole TTL and the next name of the group. The mark counts while the lease has the
+//! short TTL that belongs to that whole TTL, so the last renewal removes it. An inspection follows the marks to the lock
+//! that the group waits for (`awaited.rs`).
 
+mod awaited;
 mod collect;
 mod collection;
 mod request;
 
+pub use awaited::AwaitedLock;
 pub use request::{GrantedGroup, GroupAcquireError, GroupRequest};

@@ -617,6 +617,13 @@ async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
     assert_eq!(group.hash, token_of(&salt));
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
     assert!(asked(&store)[1..].iter().all(|it| it.1 == group.hash));
+    // The parts have the mark of the collection that the request continues.
+    let [first, second, third, fourth, ..] = *group.hash.as_bytes();
+    let id = u32::from_be_bytes([first, second, third, fourth]);
+    for attempt in &store.attempts.lock()[1..] {
+        let group = attempt.terms.said.group.as_ref();
+        assert_eq!(group.and_then(|it| it.mark.as_ref()).unwrap().id, id);
+    }
     // All leases have their whole TTL before the group is answered.
     let expected = ["b", "a", "c"].map(|name| (name.to_owned(), Some(wanted.terms.ttl())));
     assert_eq!(renewed(&store), expected);

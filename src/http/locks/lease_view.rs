@@ -22,13 +22,14 @@ use crate::{
     auth::Access,
     clock::rfc3339,
     config::LimitsConfig,
+    engine::AwaitedLock,
     http::{
         extract::{Field, Form, declare_fields},
         json_response::{JSON, ObjectWriter, json_by},
     },
     lock::{
-        ForeignMark, Group, HeldLease, Lease, LockName, Metadata, Owner, Reason, ReleaseRequest,
-        Reservation, Said, Token,
+        FencingToken, ForeignMark, Group, HeldLease, Lease, LockName, Metadata, Owner, Reason,
+        ReleaseRequest, Reservation, Said, Token,
         answers::{self, Rest},
     },
     store::contract::{Holder, SHOWN_HOLDERS},
@@ -90,6 +91,14 @@ pub(in crate::http) struct LeaseView {
     /// The request for several locks that the lease is a part of; null for a single lock.
     #[schema(required = true)]
     group: Option<GroupBody>,
+    /// True if the holder has not got its locks yet: the lease is part of a group that waits for another lock, and
+    /// keeps this lock for the group. Breaking the lease does not help the group. Only if it is so, and the API key may
+    /// view the lock.
+    #[schema(value_type = bool, required = false)]
+    waiting: bool,
+    /// The lock that the group of a `waiting` holder waits for. Only in the answer to an inspection.
+    #[schema(value_type = AwaitedBody, required = false)]
+    waits_for: Option<Box<AwaitedBody>>,
     /// A lease of each lock, in the order of the names.
     #[schema(min_items = 2, max_items = 16)]
     leases: Vec<GroupPartBody>,
@@ -143,6 +152,21 @@ pub(in crate::http) struct GroupBody {
     /// The number of locks in the group.
     #[schema(minimum = 2, maximum = 16)]
     count: u8,
+}
+
+/// The lock that a group waits for.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = AwaitedLock)]
+pub(in crate::http) struct AwaitedBody {
+    /// The name of the lock; null if the API key may not view the lock.
+    #[schema(required = true)]
+    name: Option<String>,
+    /// For how long the group has waited for the lock.
+    since_ms: u64,
+    /// The holders of the lock, as an inspection of the lock shows them, but without their own `waits_for`. Empty if
+    /// the lock is free, or if the API key may not view the lock.
+    #[schema(max_items = 100, no_recursion)]
+    holders: Vec<HolderBody>,
 }
 
 /// Metadata as a JSON object, empty if the lease has no metadata.
@@ -209,7 +233,7 @@ impl LeaseView {
     /// View of a lease with `left` as its remaining time. `now` is the wall time of the gateway, for the
     /// timestamps.
     fn new(held: HeldLease, left: Duration, now: SystemTime) -> Self {
-        let renew_after = held.renew_after();
+        let (renew_after, waiting) = (held.renew_after(), held.is_waiting());
         // Both this pattern and the view name every field, so that a new field cannot be forgotten here.
         let HeldLease {
             fence,
@@ -248,6 +272,8 @@ impl LeaseView {
             foreign: false,
             foreign_mark: None,
             group: None,
+            waiting,
+            waits_for: None,
             leases: Vec::new(),
             reservation,
             order: order.as_ref().map(|it| it.number.get()),
@@ -351,6 +377,9 @@ impl LeaseView {
         object.field_if(told(VIEWER | REFUSED), "foreign", self.foreign);
         object.field_if(told(VIEWER), "foreign_mark", mark);
         object.field_if(told(VIEWER), "group", &self.group);
+        object.field_if(self.waiting && told(VIEWER | REFUSED), "waiting", true);
+        let waits_for = self.waits_for.as_deref();
+        object.field_if(waits_for.is_some() && told(VIEWER), "waits_for", waits_for);
         let reservation = self.reservation.as_deref().map(reservation_body);
         object.field_if(
             reservation.is_some() && told(ONE),
@@ -414,6 +443,28 @@ impl HolderBody {
         let views = LeaseView::of_holders(holder, now, group).into_iter();
         views.map(Self).collect()
     }
+
+    /// Adds to the holders of a lock what their groups wait for, as far as the viewer may know it.
+    pub(super) fn add_awaited(
+        holders: &mut [Self],
+        awaited: Vec<(FencingToken, AwaitedLock)>,
+        now: SystemTime,
+        viewer: &Access,
+    ) {
+        for (fence, lock) in awaited {
+            let fence = Some(fence.get());
+            let Some(waiting) = holders.iter_mut().find(|it| it.0.fencing_token == fence) else {
+                continue;
+            };
+            let is_viewed = viewer.views(&lock.name);
+            let holder = lock.holder.filter(|_| is_viewed);
+            waiting.0.waits_for = Some(Box::new(AwaitedBody {
+                name: is_viewed.then(|| lock.name.as_str().to_owned()),
+                since_ms: millis(lock.waited),
+                holders: holder.map_or_else(Vec::new, |it| Self::all_of(it, now, viewer)),
+            }));
+        }
+    }
 }
 
 impl CurrentHolder {
@@ -461,6 +512,8 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
         let told = told.expect("a lease has text keys");
         let is_told = |name: &String| {
             told.get(name).is_some()
+                || AUDIENCE & (VIEWER | REFUSED) != 0 && name == "waiting"
+                || AUDIENCE == VIEWER && name == "waits_for"
                 || AUDIENCE != GROUP
                     && matches!(
                         &**name,

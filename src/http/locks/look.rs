@@ -62,7 +62,13 @@ pub(in crate::http) async fn inspect(
     _: NoQuery,
 ) -> Result<JsonResponse<LockBody>, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
-    let mut lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
+    let awaited = match &inspection.holder {
+        Some(holder) => gateway.engine.awaited_locks(holder).await,
+        None => Vec::new(),
+    };
+    let now = gateway.clock.wall();
+    let mut lock = LockBody::new(&name, inspection, now, &caller);
+    HolderBody::add_awaited(&mut lock.holders, awaited, now, &caller);
     lock.declared = gateway.declared(&name).map(|lock| (*lock).clone());
     Ok(JsonResponse(lock))
 }

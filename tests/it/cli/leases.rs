@@ -280,6 +280,32 @@ fn acquire_waits_its_turn_and_tells_a_pipe_how_that_goes() {
 }
 
 #[test]
+fn a_wait_for_several_locks_tells_what_it_has_and_what_it_waits_for() {
+    let gateway = Gateway::start();
+    let held = ["acquire", "freeze", "--ttl", "5m", "--owner", "ann"];
+    let token = gateway.latchgate(&held).ends(0).out;
+    let mut command = program();
+    command.args([
+        "run", "freeze", "api", "deploy", "--owner", "ci-7", "--", "true",
+    ]);
+    let mut waiting = start(&gateway.url(), command);
+    waiting.said("latchgate: have api and 1 more, waiting for freeze: ");
+    waiting.said(", position 1 of 1, held by ann, expires in ");
+    let shown = gateway.typed("inspect api").ends(0).out;
+    assert!(shown.contains("waits for      freeze since "), "{shown}");
+    assert!(shown.contains(": held by ann\n"), "{shown}");
+    let list = gateway.typed("list").ends(0).out;
+    assert_eq!(
+        list.matches("ci-7 (waiting for another lock)").count(),
+        2,
+        "{list}"
+    );
+    let released = gateway.typed("release freeze").token(token.trim_end());
+    assert_eq!(released.read().code, Some(0));
+    assert_eq!(waiting.wait().code, Some(0));
+}
+
+#[test]
 fn a_pipe_is_told_that_the_key_may_not_view_the_lock() {
     let key = Made::new("ci", &["--acquire", "*"]);
     let keys = File::new(&key.toml);

@@ -215,16 +215,19 @@ async fn of_several_locks_the_one_is_looked_at_that_is_known_to_be_in_the_way() 
     let held =
         r#"{"status":423,"code":"locked","name":"b","waiters":1,"holders":[{"owner":"bob"}]}"#;
     let lock = r#"{"name":"b","state":"held","holders":[{"owner":"bob"}],"holder_count":1,"waiters":[],"waiter_count":2}"#;
+    let first = r#"{"name":"a","state":"held","holders":[{"owner":null,"waiting":true,"waits_for":{"name":"b","since_ms":900,"holders":[]}}],"holder_count":1,"waiters":[],"waiter_count":0}"#;
     let gateway = FakeGateway::new([
-        Reply::Late(Duration::from_millis(700), 423, held.to_owned()),
+        Reply::Late(Duration::from_millis(100), 423, held.to_owned()),
         Reply::Silence,
+        Reply::Answer(200, first.to_owned()),
         Reply::Answer(200, lock.to_owned()),
     ]);
     let names = GroupNames::parse(["a", "b"]).unwrap();
     let (sender, mut news) = tokio::sync::mpsc::channel(8);
     let mut watcher = |waiting: &WaitStatus| {
         let name = waiting.name.as_ref().map(ToString::to_string);
-        sender.try_send((name, waiting.waiters)).unwrap();
+        let have: Vec<_> = waiting.have.iter().map(ToString::to_string).collect();
+        sender.try_send((name, have, waiting.waiters)).unwrap();
     };
     let mut acquiring = client(&gateway).acquiring_all(names, for_ever());
     let seldom = Duration::from_mins(1);
@@ -233,13 +236,49 @@ async fn of_several_locks_the_one_is_looked_at_that_is_known_to_be_in_the_way() 
         told = async { [news.recv().await.unwrap(), news.recv().await.unwrap()] } => told,
     };
     let b = Some("b".to_owned());
-    assert_eq!(told, [(b.clone(), Some(1)), (b, Some(2))]);
+    let a = vec!["a".to_owned()];
+    assert_eq!(told, [(b.clone(), Vec::new(), Some(1)), (b, a, Some(2))]);
     let requests = gateway.received();
     let lines = requests.iter().map(|it| it.line.as_str());
     let lines: Vec<_> = lines
         .map(|line| line.trim_end_matches(" HTTP/1.1"))
         .collect();
-    assert_eq!(lines, ["POST /locks", "POST /locks", "GET /locks/b"]);
+    assert_eq!(
+        lines,
+        ["POST /locks", "POST /locks", "GET /locks/a", "GET /locks/b"]
+    );
+}
+
+#[tokio::test]
+async fn of_several_locks_what_the_request_has_is_told_before_its_first_answer() {
+    let first = |holder: &str, waiters: &str| {
+        let lock = format!(
+            r#"{{"name":"a","state":"held","holders":[{holder}],"holder_count":1,"waiters":[{waiters}],"waiter_count":1}}"#
+        );
+        Reply::Answer(200, lock)
+    };
+    let queued = r#"{"position":1,"owner":null,"mode":"exclusive","limit":null,"waited_ms":1000}"#;
+    let hidden =
+        r#"{"owner":null,"waiting":true,"waits_for":{"name":null,"since_ms":900,"holders":[]}}"#;
+    for (answer, name, have, hidden) in [
+        // The request waits for the first lock, which another group keeps.
+        (first(hidden, queued), Some("a"), vec![], false),
+        (first(hidden, ""), None, vec!["a"], true),
+    ] {
+        let gateway = FakeGateway::new([Reply::Silence, answer]);
+        let names = GroupNames::parse(["a", "b"]).unwrap();
+        let (sender, mut news) = tokio::sync::mpsc::channel(8);
+        let mut watcher = |waiting: &WaitStatus| sender.try_send(waiting.clone()).unwrap();
+        let mut acquiring = client(&gateway).acquiring_all(names, for_ever());
+        let seldom = Duration::from_mins(1);
+        let told = tokio::select! {
+            _ = acquiring.finish_watched_every(Some(seldom), &mut watcher) => panic!("nobody answers"),
+            told = news.recv() => told.unwrap(),
+        };
+        assert_eq!(told.name.as_ref().map(ToString::to_string).as_deref(), name);
+        let had: Vec<_> = told.have.iter().map(ToString::to_string).collect();
+        assert!(had == have && told.may_not_view == hidden, "{told:?}");
+    }
 }
 
 #[tokio::test]

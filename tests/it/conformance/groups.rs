@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::atomic::AtomicU64};
 
 use latchgate::{
-    engine::{GrantedGroup, GroupAcquireError, GroupRequest},
+    engine::{AwaitedLock, GrantedGroup, GroupAcquireError, GroupRequest},
     lock::GroupNames,
 };
 
@@ -248,6 +248,83 @@ pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
     let held = acquire(&engine, request).await.unwrap();
     for lease in &held.leases {
         assert_eq!(lease.held.ttl, ttl(LONG), "{}", lease.name);
+    }
+    release(&engine, held).await;
+}
+
+/// The lock that the group of the lease at this lock waits for, as this gateway finds it.
+async fn awaited(engine: &Engine, lock: &str) -> Option<AwaitedLock> {
+    let holder = engine.inspect(&name(lock)).await.unwrap().holder.unwrap();
+    let mut awaited = engine.awaited_locks(&holder).await.into_iter();
+    awaited.next().map(|(_, awaited)| awaited)
+}
+
+pub(super) async fn a_group_that_waits_is_marked_until_it_is_complete(fixture: &dyn Fixture) {
+    let stores = fixture.gateways();
+    let (store, other) = holding(fixture, owned("ann", attempt("z", LONG))).await;
+    let (first_engine, other_engine) = (engine(&stores[0]), engine(&stores[stores.len() - 1]));
+    let waiting = {
+        let request = group(&["x", "y", "z"], LONG, WAIT, None);
+        let engine = first_engine.clone();
+        spawned(async move { acquire(&engine, request).await })
+    };
+    let waiters = async || store.inspect(&name("z")).await.unwrap().waiters;
+    until("it waits for the last lock", async || waiters().await > 0).await;
+    for lock in ["x", "y"] {
+        assert!(store.must_be_held(&name(lock)).await.is_waiting(), "{lock}");
+        let awaited = awaited(&other_engine, lock).await.unwrap();
+        assert_eq!(awaited.name, name("z"), "{lock}");
+        let holder = awaited.holder.unwrap();
+        assert_eq!(
+            holder.leases()[0].said.owner,
+            Some(Owner::new("ann").unwrap())
+        );
+    }
+    let query = ListQuery {
+        filter: ListFilter::default(),
+        limit: 100,
+        cursor: None,
+    };
+    let page = store.list(&query).await.unwrap();
+    let leases = page.locks.iter().flat_map(|lock| lock.holder.leases());
+    assert_eq!(leases.filter(|lease| lease.is_waiting()).count(), 2);
+    released(&store, &other).await;
+    let held = waiting.await.unwrap().unwrap();
+    for lock in ["x", "y", "z"] {
+        let shown = store.must_be_held(&name(lock)).await;
+        assert_eq!(
+            (shown.ttl, shown.is_waiting()),
+            (ttl(LONG), false),
+            "{lock}"
+        );
+        assert_eq!(awaited(&other_engine, lock).await, None, "{lock}");
+    }
+    release(&first_engine, held).await;
+}
+
+pub(super) async fn a_renewal_of_a_complete_group_removes_a_mark_that_came_back(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let engine = engine(&store);
+    let request = group(&["x", "y"], LONG, Duration::ZERO, None);
+    let held = acquire(&engine, request).await.unwrap();
+    let token = &held.leases[0].token;
+    // As after a failover that has lost the renewal by which the group became complete.
+    let brief = ttl(LONG).while_collected();
+    let renewed = store.renew(&name("x"), &held.hash, Some(brief)).await;
+    assert!(matches!(renewed, Ok(Renewal::Renewed(lease, _)) if lease.is_waiting()));
+    assert_eq!(
+        awaited(&engine, "x").await,
+        None,
+        "the group has all of its locks"
+    );
+    for (asked, expected) in [(None, ttl(LONG)), (Some(brief), brief.while_collected())] {
+        let asked = RenewalTtl { asked, max: None };
+        let renewal = engine.renew(name("x"), token.clone(), asked);
+        assert_eq!(renewal.await.unwrap().held.ttl, expected);
+        let shown = store.must_be_held(&name("x")).await;
+        assert_eq!((shown.ttl, shown.is_waiting()), (expected, false));
     }
     release(&engine, held).await;
 }

@@ -182,7 +182,9 @@ conformance! {
             a_lock_that_is_held_leaves_the_others_free,
             a_request_that_is_repeated_is_answered_the_same_leases,
             a_gateway_that_is_killed_leaves_what_ends_by_itself,
-            a_group_of_a_killed_gateway_is_finished_for_who_asks_again,;
+            a_group_of_a_killed_gateway_is_finished_for_who_asks_again,
+            a_group_that_waits_is_marked_until_it_is_complete,
+            a_renewal_of_a_complete_group_removes_a_mark_that_came_back,;
         random:
             sequences_behave_like_the_model,;
         order:

@@ -92,6 +92,7 @@ fn full() -> Attempt {
             group: Some(Box::new(Group {
                 first: name("first"),
                 count: 16,
+                mark: None,
             })),
             order: None,
         };

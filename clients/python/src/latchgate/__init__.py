@@ -12,6 +12,7 @@ from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
 from .protocol.names import LockTerms
 from .records import (
+    AwaitedLock,
     History,
     HistoryEntry,
     HistoryNote,
@@ -29,6 +30,7 @@ from .records import (
 from .version import __version__
 
 __all__ = [
+    "AwaitedLock",
     "Duration",
     "GatewayUnreachable",
     "Guard",

@@ -52,6 +52,10 @@ class Holder:
     order: Optional[int] = None
     #: Why the lease went back to an older order on purpose, if it did.
     rollback: Optional[str] = None
+    #: Whether the lease only keeps the lock for a request for several locks that waits for another lock.
+    waiting: bool = False
+    #: The lock that such a request waits for. Only in an inspection.
+    waits_for: Optional[AwaitedLock] = None
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Holder:
@@ -68,7 +72,27 @@ class Holder:
             reservation=Reservation.of(value.get("reservation")),
             order=value.get("order"),
             rollback=value.get("rollback"),
+            waiting=bool(value.get("waiting")),
+            waits_for=AwaitedLock.of(value.get("waits_for")),
         )
+
+
+@dataclass(frozen=True)
+class AwaitedLock:
+    """The lock that a request for several locks waits for."""
+
+    #: The name of the lock; ``None`` if the caller may not view it.
+    name: Optional[str]
+    #: For how long the request has waited for the lock, in milliseconds.
+    since_ms: int
+    #: The holders of the lock; empty if it is free, or the caller may not view it.
+    holders: tuple[Holder, ...]
+
+    @classmethod
+    def of(cls, value: Optional[Mapping[str, Any]]) -> Optional[AwaitedLock]:
+        if value is None:
+            return None
+        return cls(value["name"], value["since_ms"], tuple(Holder.of(holder) for holder in value["holders"]))
 
 
 @dataclass(frozen=True)

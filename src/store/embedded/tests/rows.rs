@@ -292,6 +292,7 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let group = Group {
         first: LockName::new("first").unwrap(),
         count: 3,
+        mark: None,
     };
     full.terms.said.metadata = Metadata::new(entries.into()).unwrap();
     full.terms.said.group = Some(Box::new(group));

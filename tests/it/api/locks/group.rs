@@ -405,3 +405,78 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let broken = service.ask("POST /locks/team:x/break", &headers, body);
     assert_eq!(broken.await["holders"][0]["group"], hidden);
 }
+
+#[tokio::test]
+async fn a_group_that_waits_shows_the_lock_that_it_waits_for_to_keys_that_may_view_it() {
+    let (all, team, blind) = (Key::new(), Key::new(), Key::new());
+    let keys = all.entry("all", "acquire = ['*']\nview = ['*']")
+        + &team.entry("team", "view = ['team:']")
+        + &blind.entry("blind", "acquire = ['team:']");
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(
+        directory.path(),
+        Arc::new(SystemClock),
+        latchgate::config::OrderLimits::default(),
+    )
+    .unwrap();
+    let service = Service::over_with_keys(Arc::new(store), &keys);
+    let headers = [all.auth(), JSON[0]];
+    let frozen = service.ask("POST /locks/z:freeze", &headers, r#"{"owner": "ann"}"#);
+    let frozen = frozen.await.is(201).json();
+    let look = async |key: &Key, path: &str| {
+        let answer = service.call(&format!("GET {path}"), &[key.auth()]).await;
+        answer.is(200).json()
+    };
+    let holder = async |key: &Key, name: &str| {
+        look(key, &format!("/locks/{name}")).await["holders"][0].clone()
+    };
+    let names = json!({"names": ["z:freeze", "team:a", "team:b"], "wait_ms": 20_000}).to_string();
+    let group = service.ask("POST /locks", &headers, names);
+    let while_it_waits = async {
+        while look(&all, "/locks/z:freeze").await["waiter_count"] != 1 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        for name in ["team:a", "team:b"] {
+            let shown = holder(&all, name).await;
+            let waits_for = &shown["waits_for"];
+            assert_eq!(shown["waiting"], true, "{name}");
+            assert_eq!(waits_for["name"], "z:freeze", "{name}");
+            assert!(waits_for["since_ms"].as_u64().unwrap() < 20_000, "{name}");
+            assert_eq!(waits_for["holders"][0]["owner"], "ann", "{name}");
+            let hidden = holder(&team, name).await;
+            assert_eq!(hidden["waiting"], true, "{name}");
+            assert_eq!(
+                fields(&hidden["waits_for"], ["name", "holders"]),
+                json!([null, []]),
+                "{name}"
+            );
+        }
+        let page = look(&all, "/locks").await;
+        for lock in page["locks"].as_array().unwrap() {
+            let (shown, is_awaited) = (&lock["holders"][0], lock["name"] == "z:freeze");
+            assert_eq!(shown.get("waiting").is_none(), is_awaited, "{lock}");
+            assert_eq!(shown.get("waits_for"), None, "{lock}");
+        }
+        for (key, waiting) in [(&all, Some(&json!(true))), (&blind, None)] {
+            let headers = [key.auth(), JSON[0]];
+            let refused = service.ask("POST /locks/team:a", &headers, "{}").await;
+            let refused = refused.is_problem(423, "locked");
+            assert_eq!(refused["holders"][0].get("waiting"), waiting);
+        }
+        let token = [
+            all.auth(),
+            ("lock-token", frozen["token"].as_str().unwrap()),
+        ];
+        service.call("DELETE /locks/z:freeze", &token).await.is(204);
+    };
+    let (granted, ()) = tokio::join!(group, while_it_waits);
+    granted.is(201);
+    for name in ["team:a", "team:b", "z:freeze"] {
+        let shown = holder(&all, name).await;
+        assert_eq!(
+            fields(&shown, ["waiting", "waits_for"]),
+            json!([null, null]),
+            "{name}"
+        );
+    }
+}

@@ -82,6 +82,31 @@ async fn a_lease_that_the_server_has_lost_is_lost_also_if_a_gateway_finds_it_tha
 }
 
 #[tokio::test]
+async fn a_gateway_that_stops_at_the_end_of_its_last_lease_has_recorded_how_the_lease_has_ended() {
+    let server = RedisServer::start().await;
+    let (here, there) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
+    let lease = here.take_for("lock", 3_000).await;
+    until_recorded(&there, "lock").await;
+    // No gateway has heard the answer to this release.
+    let (lock, token) = (&lease.name, lease.token.hash());
+    let released = there.release_as(Releaser::Bearer, lock, &token, false);
+    assert!(matches!(released.await, Ok(Release::Released(_))));
+    let is_needed = || here.engine.leases_needed_until();
+    while let Some(until) = is_needed() {
+        tokio::time::sleep_until(until).await;
+    }
+    here.lifecycle.stop(Duration::from_secs(5)).await.unwrap();
+    let soon = Instant::now() + Duration::from_secs(5);
+    here.engine.flush_history(soon).await;
+    let history = there.engine.history(&name("lock")).await.unwrap();
+    let entry = &history.entries[0];
+    assert_eq!(entry.ended.as_deref(), Some("released"), "{entry:?}");
+}
+
+#[tokio::test]
 async fn what_a_gateway_could_not_write_is_written_when_the_server_is_back() {
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
     let cable = Cable::to(server.port(), &lifecycle).await;

@@ -180,6 +180,13 @@ impl ClusterView {
         Ok(view)
     }
 
+    /// How many slots the view assigns to a server. A server that has not heard yet how another server is called assigns
+    /// fewer slots than a server that has.
+    pub(super) fn slots(&self) -> usize {
+        let slots = |range: &SlotRange| range.last.index() + 1 - range.first.index();
+        self.ranges.iter().map(slots).sum()
+    }
+
     fn add(&mut self, range: &Value, by: &RedisNode) -> Option<()> {
         let Value::Array(range) = range else {
             return None;
@@ -189,6 +196,9 @@ impl ClusterView {
         };
         let slot = |number: &i64| Slot::numbered(usize::try_from(*number).ok()?);
         let (first, last) = (slot(first)?, slot(last)?);
+        if first.index() > last.index() {
+            return None;
+        }
         let mut nodes = nodes
             .iter()
             .map(|node| Some(NamedNode::read(node, by)?.address));

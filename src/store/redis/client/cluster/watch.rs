@@ -93,7 +93,8 @@ impl Cluster {
         }
         let all = errors.is_empty();
         let is_first = layout.shards.is_empty();
-        let latest = match views.iter().max_by_key(|view| rank(view)) {
+        let latest = views.iter().max_by_key(|view| (rank(view), view.slots()));
+        let latest = match latest {
             Some(_) if is_first => self.most_reported(&views),
             None => self.most_reported(&strangers),
             latest => Ok(latest),
@@ -160,7 +161,10 @@ impl Cluster {
             let same = |it: &&ClusterView| it.roster.is_of_same_cluster(&view.roster);
             self.count_seeds(views.iter().filter(same))
         };
-        let order = |view: &&ClusterView| (!view.roster.is_empty(), reporters(view), rank(view));
+        let order = |view: &&ClusterView| {
+            let is_of_cluster = !view.roster.is_empty();
+            (is_of_cluster, reporters(view), rank(view), view.slots())
+        };
         let Some(most) = views.iter().max_by_key(order) else {
             return Ok(None);
         };
@@ -288,6 +292,21 @@ mod tests {
         let all = range(0, Slot::COUNT - 1, master.clone());
         cluster.apply_view(&view_of(6, vec![all]));
         (cluster, master)
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_starts_believes_the_server_that_knows_the_address_of_every_other() {
+        let url: StoreUrl = "redis+cluster://h:1,h:2".parse().unwrap();
+        let url = url.servers().unwrap();
+        let cluster = Cluster::new(url, &RedisConfig::default(), &Workers::default());
+        let half = |first, port| range(first, first + 8_191, RedisNode::new("h", port));
+        let whole = view_of(6, vec![half(0, 1), half(8_192, 2)]);
+        let mut partial = whole.clone();
+        partial.by = RedisNode::new("h", 2);
+        partial.ranges.pop();
+        for views in [[whole.clone(), partial.clone()], [partial, whole.clone()]] {
+            assert_eq!(cluster.most_reported(&views), Ok(Some(&whole)));
+        }
     }
 
     #[tokio::test]
