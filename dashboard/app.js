@@ -3,11 +3,12 @@
 import { effect, html, render, untracked } from "./view.js";
 import { keepAttention } from "./model/attention.js";
 import { tick } from "./model/clock.js";
-import { answers, close, connection, listen, open } from "./model/connection.js";
+import { answers, close, connection, listen, open, stayWhile } from "./model/connection.js";
 import { forgetEvents, hear, keepEvents, lookBack } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, listing, load, tidy } from "./model/locks.js";
+import { isArmed, keepNotices } from "./model/notices.js";
 import { isShared } from "./model/relay.js";
 import { route } from "./model/route.js";
 import { cancelSearch, seekAgain } from "./model/search.js";
@@ -36,6 +37,7 @@ function follow() {
   else if (session.value.state === "in" && seesSomething()) open();
 }
 
+stayWhile(isArmed);
 listen({
   event(event) {
     hear(event);
@@ -57,6 +59,7 @@ function reconsider() {
   const isSeen = (name) => may("view", name);
   keepEvents(isSeen);
   keepAttention(isSeen);
+  keepNotices(isSeen);
   keepLeases((name) => may("acquire", name));
   if (seesFigures()) keepFigures(isSeen);
   else forgetFigures();
@@ -84,6 +87,7 @@ effect(() => {
     forgetLocks();
     forgetEvents();
     keepAttention();
+    keepNotices();
     forgetFigures();
     forgetLeases();
     forgetStore();

@@ -17,10 +17,14 @@ const SILENCE = 14_000;
 /** How long to wait before trying again: longer each time, up to the last. */
 const PAUSES = [250, 500, 1_000, 2_000, 3_000];
 
+/** Whether events are wanted although nobody looks. */
+let stays = () => false;
 let listeners = { event() {}, resync() {}, session() {}, unheard() {} };
 let leave = null;
 let say = () => {};
 let lastId = null;
+/** The id that was heard first: what was before it, this window has not heard. */
+let firstId = null;
 /** Which opening of the stream was heard of last, by any window, and whether that was the first for this one. */
 let opening = null;
 let known = false;
@@ -32,6 +36,11 @@ let wake = () => {};
  */
 export function listen(to) {
   listeners = to;
+}
+
+/** Has the stream kept while `wanted()` is true, also while nobody looks. */
+export function stayWhile(wanted) {
+  stays = wanted;
 }
 
 /** Hears the events until `close`: from a stream of this window, or from the window that reads it for all. */
@@ -47,7 +56,7 @@ export function open() {
   connection.value = { state: "connecting" };
   // The name of the channel contains the signed-in key: events of one key reach no window of another key.
   const name = `latchgate-events ${root.pathname} ${JSON.stringify(identity())}`;
-  ({ leave, say } = join(name, { lead: run, hear, state: told, paused: () => (connection.value = { state: "off" }) }));
+  ({ leave, say } = join(name, { lead: run, hear, state: told, paused: () => (connection.value = { state: "off" }), stays: () => stays() }));
 }
 
 /** Ends that. What was read last is remembered unless `forget` is given. */
@@ -55,7 +64,7 @@ export function close({ forget = false } = {}) {
   leave?.();
   leave = null;
   say = () => {};
-  if (forget) lastId = null;
+  if (forget) lastId = firstId = null;
   connection.value = { state: "off" };
 }
 
@@ -87,7 +96,8 @@ function hear({ events, retry, state, ago, problem, opened, at }, leads) {
   show({ state, since: now() - ago, problem: problem && new Problem(problem) });
   if (state !== "live") return;
   if (opened !== opening) resync(opened);
-  if (lastId === null) lastId = at;
+  firstId ??= at;
+  lastId ??= at;
   if (lastId === at || isKnown(at)) return;
   // This window was away, and the others have read on.
   take({ id: at, kind: "gap", data: JSON.stringify({ reason: "not heard by this window", at: new Date() }) });
@@ -164,9 +174,9 @@ async function read(signal, opened) {
 const PAST = 2_000;
 const PAST_TIME = 5_000;
 
-/** Reads the events up to the one that was read last, oldest first, as far as the gateway has kept them. */
+/** Reads the events before those that this window has heard, oldest first, as far as the gateway has kept them. */
 export async function readPast() {
-  const [instance, last] = lastId?.split("-") ?? [];
+  const [instance, last] = firstId?.split("-") ?? [];
   const past = [];
   if (!(Number(last) > 0)) return past;
   const stop = new AbortController();
@@ -186,6 +196,7 @@ export async function readPast() {
 function take({ id, kind, data }) {
   if (kind === "session") return listeners.session();
   if (kind === "end" || (kind !== "gap" && isKnown(id))) return;
+  firstId ??= id ?? null;
   if (id) lastId = id;
   if (!kind) return;
   if (kind === "gap") listeners.resync("gap");

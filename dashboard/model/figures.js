@@ -130,6 +130,10 @@ async function lookAtPast(stopped) {
     const point = { ...pointOf(stats, time, isApart ? undefined : before, older[Math.max(0, at - 3)]), ...ofOne(stats) };
     return isApart ? [{ ...UNKNOWN, time: time - 1 }, point] : [point];
   });
+  // What was counted before the page was opened tells the rate of its first answer, too.
+  const [live] = answers.get(instance);
+  const last = older.at(-1);
+  if (last) Object.assign(samples.find((one) => one.instance === instance) ?? {}, pointOf(live.stats, live.time, last, last));
   samples.unshift(...points);
   past = { instance, tries: 0 };
   trim(Date.now());

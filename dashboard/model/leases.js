@@ -6,6 +6,7 @@ import { signal } from "../view.js";
 import { doubtful, identity, Problem, root, send } from "./api.js";
 import { now } from "./clock.js";
 import { watch } from "./feed.js";
+import { notify } from "./notices.js";
 
 /**
  * By lock name a signal of `{state, lease, grantedAt, waitsUntil, keep, requested, problem, said}`; `state` is `idle`,
@@ -38,6 +39,7 @@ export async function acquire(name, options) {
     const lease = await locks.acquire(name, { ...options, renew: false, signal: stop.signal, onReleaseRequested });
     if (kept.get(name) !== mine) return giveBack(lease);
     mine.value = { state: "held", lease, waitedMs: said.waitedMs, grantedAt: now(), requested, saying: said, said: said.value };
+    if (said.waitedMs > 0) notify(name, "is yours");
     lease.signal.addEventListener("abort", () => ended(name, mine, lease));
   } catch (error) {
     mine.value = { state: "idle", problem: stop.signal.aborted ? null : problemOf(error) };

@@ -29,7 +29,7 @@ const FEW = 2_000;
 const PAUSE = { least: 1_000, most: 15_000 };
 
 /**
- * By name: `{name, fence, owner, metadata, group, reservation, waiting, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
+ * By name: `{name, fence, owner, metadata, group, reservation, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
  * tell no metadata and no group: both are null until the lock is listed. A lock that is shared has what `asOne` says, too:
  * `shared`, `leases` and `count`, which may be more than are known. One that nobody holds and that rests has `rests`.
  */
@@ -196,8 +196,7 @@ export function apply(event) {
     if (known?.shared) renewedSharer(event, known);
     else if (known && (fence === null || known.fence === fence)) {
       known.expiresAt = now() + event.expires_in_ms;
-      // The renewal that completes a group tells that its lease waits for nothing any more.
-      known.waiting = event.waiting ?? false;
+      known.waiting = false;
       known.ttl = Math.max(event.expires_in_ms, known.fence === fence ? 0 : known.ttl);
       known.round = begun;
     }
@@ -252,11 +251,11 @@ function joined(event, known) {
   locks.set(name, { name, waiters, ended: null, round: begun, ...asOne(leases, (isBeside ? known.count : 0) + 1) });
 }
 
-function renewedSharer({ fencing_token: fence, expires_in_ms: left, waiting = false }, known) {
+function renewedSharer({ fencing_token: fence, expires_in_ms: left }, known) {
   const lease = known.leases.get(fence);
   if (!lease) return;
   const ttl = Math.max(left, lease.ttl);
-  known.leases.set(fence, { ...lease, ttl, waiting, heardAt: now(), expiresAt: now() + left });
+  known.leases.set(fence, { ...lease, ttl, waiting: false, heardAt: now(), expiresAt: now() + left });
   Object.assign(known, asOne(known.leases, known.count), { round: begun });
 }
 

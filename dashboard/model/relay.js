@@ -13,9 +13,10 @@ const OUT_OF_SIGHT = 60_000;
 /**
  * Joins the windows of this browser that share the stream `name`. In the window that is elected `lead(signal)` is called,
  * until the signal is aborted. What it says is heard in the others: `hear(message, leads)`. `state()` is told to each
- * window that comes. `paused()` is called when the stream was let go of. Returns `say`, and `leave`.
+ * window that comes. `paused()` is called when the stream was let go of. While `stays()` is true, a window leads although nobody looks at it.
+ * Returns `say`, and `leave`.
  */
-export function join(name, { lead, hear, state, paused }) {
+export function join(name, { lead, hear, state, paused, stays }) {
   const channel = new BroadcastChannel(name);
   let term = null;
   let leads = false;
@@ -47,7 +48,7 @@ export function join(name, { lead, hear, state, paused }) {
       if (term !== mine) return;
       // Another window has taken the lead: this one had frozen.
       resign();
-      if (!document.hidden) come();
+      if (!document.hidden || stays()) come();
     });
   }
 
@@ -61,7 +62,7 @@ export function join(name, { lead, hear, state, paused }) {
   function beat() {
     if (leads) return say({});
     // Counted in beats of this window: one that was frozen itself has missed none.
-    if (document.hidden || ++silent < PATIENCE) return;
+    if ((document.hidden && !stays()) || ++silent < PATIENCE) return;
     silent = 0;
     resign();
     stand({ steal: true });
@@ -69,7 +70,7 @@ export function join(name, { lead, hear, state, paused }) {
 
   async function look() {
     clearTimeout(leaving);
-    if (!document.hidden) return come();
+    if (!document.hidden || stays()) return come();
     if (!leads) return resign();
     leaving = setTimeout(() => {
       resign();
@@ -81,8 +82,10 @@ export function join(name, { lead, hear, state, paused }) {
 
   channel.onmessage = ({ data }) => {
     if (data.hello) {
-      if (leads && document.hidden) resign();
-      else if (leads) say(state());
+      if (leads && document.hidden) {
+        resign();
+        if (stays()) stand();
+      } else if (leads) say(state());
       return;
     }
     silent = 0;

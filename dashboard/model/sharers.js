@@ -3,21 +3,21 @@
 import { here, now, times } from "./clock.js";
 
 /**
- * The leases that are known to share a lock, by fencing token: `{fence, slot, owner, metadata, group, ttl, waiting, heardAt,
+ * The leases that are known to share a lock, by fencing token: `{fence, slot, owner, metadata, group, waiting, ttl, heardAt,
  * expiresAt, acquiredAt, holdEndsAt, releaseBy}`. An answer shows a part of many.
  */
 export function sharersOf(holders, sentAt) {
   const leases = new Map();
   for (const holder of holders) {
-    const { fencing_token: fence, slot, owner, metadata, group, ttl_ms: ttl, waiting = false } = holder;
-    leases.set(fence, { fence, slot, owner, metadata, group, ttl, waiting, heardAt: sentAt, ...times(holder, sentAt) });
+    const { fencing_token: fence, slot, owner, metadata, group, waiting = false, ttl_ms: ttl } = holder;
+    leases.set(fence, { fence, slot, owner, metadata, group, waiting, ttl, heardAt: sentAt, ...times(holder, sentAt) });
   }
   return leases;
 }
 
 /** The lease of an event that tells of its grant. Events tell no metadata and no group. */
-export function sharerOf({ fencing_token: fence, slot, owner, expires_in_ms: left, at, waiting = false }) {
-  const known = { fence, slot: slot ?? null, owner, metadata: null, group: null, ttl: left, waiting, heardAt: now() };
+export function sharerOf({ fencing_token: fence, slot, owner, waiting = false, expires_in_ms: left, at }) {
+  const known = { fence, slot: slot ?? null, owner, metadata: null, group: null, waiting, ttl: left, heardAt: now() };
   return { ...known, expiresAt: now() + left, acquiredAt: here(Date.parse(at)), holdEndsAt: null, releaseBy: null };
 }
 

@@ -6,11 +6,11 @@ import { CHOICES, events, feedVersion, isOfCaller, KEPT, lastNumber } from "../m
 import { go, lockHref, requery, route } from "../model/route.js";
 import { seesAll, seesSomething } from "../model/session.js";
 import { Details, Kind } from "../parts/event_text.js";
+import { Export } from "../parts/export.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
 import { Empty } from "../parts/notice.js";
-import { say } from "../parts/said.js";
 import { SEEN } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
 import { Moment } from "../parts/times.js";
@@ -30,6 +30,12 @@ const COLUMNS = [
   { id: "details", title: "Details", cell: (event) => html`<${Details} event=${event} />` },
   { id: "fence", title: "Fencing token", cell: (event) => event.fencing_token ?? "" },
 ];
+
+/** The fields of an event in a spreadsheet. */
+const FIELDS = ["at", "kind", "name", "owner", "fencing_token", "mode", "slot", "expires_in_ms", "waited_ms", "position", "order", "by", "reason", "id"];
+
+/** As the gateway told them, oldest first. */
+const told = (rows) => rows.reverse().map(({ number: _, heardAt: __, ...event }) => event);
 
 /** The page. */
 export function Events() {
@@ -55,7 +61,7 @@ export function Events() {
       <button type="button" aria-pressed=${paused.value} onClick=${() => (paused.value = !paused.value)}>
         <${Icon} name=${paused.value ? "play" : "pause"} />${paused.value ? "Go on" : "Pause"}
       </button>
-      <button type="button" onClick=${() => save(found(prefix, owner, chosen, renewals))}><${Icon} name="export" />Export</button>
+      <${Export} what="events" one="event" many="events" fields=${FIELDS} isLines rows=${() => told(found(prefix, owner, chosen, renewals))} />
     </div>
     <div class="toolbar" role="search">
       <${Field} label="Name begins with" short="Name" icon="search" value=${prefix} hint="/" change=${(value) => change({ prefix: value })} />
@@ -123,15 +129,4 @@ function found(prefix, owner, kinds, renewals) {
     if (fits) rows.push(event);
   }
   return rows.reverse();
-}
-
-/** As JSON lines, oldest first, as the gateway told them. */
-function save(rows) {
-  const lines = rows.reverse().map(({ number: _, heardAt: __, ...event }) => `${JSON.stringify(event)}\n`);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(lines, { type: "application/jsonl" }));
-  link.download = `latchgate-events-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.jsonl`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  say(`Exported ${plural(rows.length, "event", "events")}.`);
 }

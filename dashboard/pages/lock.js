@@ -4,6 +4,7 @@ import { html, useSignal } from "../view.js";
 import { now, tick } from "../model/clock.js";
 import { count, duration } from "../model/format.js";
 import { isName, RULE } from "../model/name.js";
+import { arm, armed, canNotify } from "../model/notices.js";
 import { href, route } from "../model/route.js";
 import { isOwn, may } from "../model/session.js";
 import { isStale } from "../model/store.js";
@@ -12,6 +13,7 @@ import { Copy } from "../parts/copy.js";
 import { Icon } from "../parts/icon.js";
 import { LockState, StateMark } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
+import { say } from "../parts/said.js";
 import { Foreign } from "../parts/text.js";
 import { Break } from "./lock/break.js";
 import { Curl } from "./lock/curl.js";
@@ -69,6 +71,7 @@ function Page({ name }) {
       <${Copy} text=${name} what="the name" />
       ${lock && (held || isResting ? html`<${LockState} lock=${lock.shown} />` : html`<${StateMark} state="free" />`)}
       <div class="actions">
+        ${lock && canNotify && html`<${Tell} name=${name} />`}
         ${reserves && html`<button type="button" onClick=${() => (reserving.value = true)}><${Icon} name="reserved" />Reserve…</button>`}
         ${orders && html`<button type="button" onClick=${() => (ordering.value = true)}><${Icon} name="order-set" />Order…</button>`}
         ${isMine &&
@@ -105,6 +108,17 @@ function Page({ name }) {
     ${reserving.value && reserves && html`<${Reserve} ...${{ name, lock }} close=${() => (reserving.value = false)} done=${again} />`}
     ${ordering.value && orders && html`<${SetOrder} ...${{ name, lock }} close=${() => (ordering.value = false)} done=${again} />`}
   </div>`;
+}
+
+/** Has the browser tell of the lock, also while another window is looked at. */
+function Tell({ name }) {
+  const on = armed.value.has(name);
+  const toggle = async () => {
+    const told = await arm(name, !on);
+    if (told) say("The browser tells you when the lock is free, yours or asked for, as long as this page is open.");
+    else if (!on) say("The browser does not permit notices for this page.");
+  };
+  return html`<button type="button" aria-pressed=${on} title="Tell me when the lock is free, mine or asked for" onClick=${toggle}><${Icon} name="bell" />${on ? "Telling you" : "Tell me"}</button>`;
 }
 
 /** That somebody holds the lock longer than it is usually held, and how many times as long. */

@@ -10,6 +10,7 @@ import { fits, isIncomplete, lower, MOST_FOUND, seeking, WAITERS, want } from ".
 import { exampleName, may, mayAnywhere, seesAll, seesSomething } from "../model/session.js";
 import { curl } from "../model/terminal.js";
 import { Copy } from "../parts/copy.js";
+import { Export } from "../parts/export.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
@@ -19,7 +20,7 @@ import { opening } from "../parts/shortcuts.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
 import { Bulk } from "./locks/bulk.js";
-import { COLUMNS, found as matchIn, searched } from "./locks/columns.js";
+import { COLUMNS, exported, FIELDS, found as matchIn, searched } from "./locks/columns.js";
 import { Filters, isShown } from "./locks/filters.js";
 import { Unlisted } from "./locks/unlisted.js";
 
@@ -71,6 +72,7 @@ export function Locks() {
       <${Count} ...${{ prefix, search, show }} />
       <div class="actions">
         <button type="button" onClick=${() => (opening.value = true)}><${Icon} name="search" />Open lock…</button>
+        ${seesSomething() && html`<${Export} what="locks" one="lock" many="locks" fields=${FIELDS} rows=${() => sorted(prefix, search, show, order).map(exported)} />`}
         ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />By owner…</button>`}
       </div>
     </div>

@@ -6,6 +6,8 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from browser import BrowserCase
+from test_attention import LIST, SAMPLES, STATS, AttentionCase, ago, leases
+from test_lanes import ENTRIES
 from test_order import OrderCase
 from test_reserve import Faked, reserved
 
@@ -14,7 +16,7 @@ SERIOUS = ("serious", "critical")
 LOOKS = [
     (theme, size)
     for theme in ("light", "dark")
-    for size in ({"width": 1280, "height": 800}, {"width": 390, "height": 800})
+    for size in ({"width": 1440, "height": 900}, {"width": 768, "height": 1024}, {"width": 390, "height": 800})
 ]
 
 
@@ -37,6 +39,12 @@ class Axe(BrowserCase):
             if rule["impact"] in SERIOUS
         ]
         self.assertEqual(bad, [])
+
+    def assert_pane(self, page, button, dialog, look):
+        button.click()
+        expect(page.get_by_role("dialog", name=dialog)).to_be_visible()
+        self.assert_accessible(page, f"{dialog}, {look}")
+        self.assert_fits(page)
 
     def test_what_a_key_of_some_prefixes_is_told(self):
         for theme, size in LOOKS:
@@ -69,6 +77,20 @@ class Axe(BrowserCase):
             row = page.get_by_role("row").filter(has_text="deploy:prod")
             expect(row).to_have_count(1)
             self.assert_accessible(page, f"locks, {look}")
+            self.assert_pane(page, page.get_by_role("button", name="By owner…"), "Free what an owner holds", look)
+            page.get_by_label("Owner, exactly").fill("ci-runner-7")
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(1)
+            self.assert_accessible(page, f"what a break of all hits, {look}")
+            page.keyboard.press("Escape")
+            self.assert_pane(page, page.get_by_role("button", name="Open lock…"), "Open a lock", look)
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("alert")).to_be_visible()
+            self.assert_accessible(page, f"no name of a lock, {look}")
+            page.keyboard.press("Escape")
+            page.locator("summary", has_text="Export").click()
+            self.assert_accessible(page, f"the formats of an export, {look}")
+            page.locator("summary", has_text="Export").click()
             page.get_by_label("Name begins with").fill("no-such")
             expect(page.get_by_text("No held locks match")).to_be_visible()
             self.assert_accessible(page, f"no locks, {look}")
@@ -80,6 +102,8 @@ class Axe(BrowserCase):
             expect(page.get_by_role("region", name="History").locator("ol > li")).to_have_count(1)
             self.try_it(page)
             self.assert_accessible(page, f"one lock, {look}")
+            page.get_by_role("button", name="latchgate", exact=True).click()
+            self.assert_accessible(page, f"lines for latchgate, {look}")
             page.get_by_role("button", name="Break…").click()
             self.assert_accessible(page, f"break, {look}")
             page.get_by_label("Reason").fill("because")
@@ -104,6 +128,48 @@ class Axe(BrowserCase):
             expect(page.get_by_text("There is no such page")).to_be_visible()
             self.assert_accessible(page, f"no such page, {look}")
             context.close()
+
+
+class Attending(AttentionCase):
+    assert_accessible = Axe.assert_accessible
+
+    def test_all_that_needs_attention_and_a_lock_that_is_held_longer_than_usual(self):
+        for name in ("deploy", "build"):
+            self.gateway.acquire(name, owner="anna", ttl_ms=600_000)
+        self.gateway.call("POST", "/locks/build/break", {"reason": "it hangs"})
+        self.gateway.acquire("part", owner="job 4711", ttl_ms=600_000)
+        for theme, size in LOOKS:
+            context = self.context(color_scheme=theme, viewport=size, reduced_motion="reduce")
+            look = f"{theme} {size['width']}"
+            # Nobody waits for as long as all looks take.
+            self.gateway.wait_for("deploy", f"ci-7, {look}", 40_000)
+            self.held_for(context, 2_000)
+            # Of the others the numbers are smaller.
+            self.usually(context, leases(30, 60)[:20] + ENTRIES)
+            change = {"at": ago(500), "kind": "failed-over", "text": "master moved from a to b"}
+            self.changed(context, STATS, lambda body, _: body.update(store_changes=[change]))
+            context.route(SAMPLES, lambda route: route.fulfill(json={"instance": "another", "interval_ms": 10_000, "samples": []}))
+
+            def listed(body, _):
+                for one in body["locks"]:
+                    mark = {"acquired_at": ago(2_000)} if one["name"] == "deploy" else {"waiting": True}
+                    one["holders"][0].update(mark)
+
+            self.changed(context, LIST, listed)
+            page = self.open(context=context)
+            panel = page.get_by_role("region", name="Needs attention")
+            for heading in ("Longest waits", "Held longer than usual", "Store and gateway"):
+                expect(panel.locator("h3").filter(has_text=heading)).to_be_visible()
+            self.assert_accessible(page, f"what needs attention, {look}")
+            self.assert_fits(page)
+            page.goto(f"{self.gateway.url}/dashboard/locks/deploy")
+            expect(page.locator(".longer")).to_be_visible()
+            timeline = page.get_by_role("region", name="Timeline")
+            timeline.locator(".lane .span").first.focus()
+            expect(timeline.get_by_role("status")).to_contain_text("held it")
+            self.assert_accessible(page, f"a lock over time, {look}")
+            self.assert_fits(page)
+            page.close()
 
 
 class Reserved(Faked):

@@ -97,8 +97,9 @@ class Events(BrowserCase):
         expect(self.rows(page)).to_have_count(2)
         page.get_by_label("Name begins with").fill("exp")
         expect(self.rows(page)).to_have_count(1)
+        page.locator("summary", has_text="Export").click()
         with page.expect_download() as download:
-            page.get_by_role("button", name="Export").click()
+            page.get_by_role("button", name="JSON lines").click()
         lines = Path(download.value.path()).read_text().splitlines()
         [event] = [json.loads(line) for line in lines]
         self.assertRegex(download.value.suggested_filename, r"^latchgate-events-.*\.jsonl$")

@@ -153,6 +153,26 @@ class Shown(Faked):
 
 
 class Reserving(Faked):
+    def test_the_ends_that_are_wanted_most_take_one_press(self):
+        # A Wednesday at noon, a Friday at noon, and a Friday night, in Berlin.
+        for now, words, chosen in (
+            ("2026-12-02T11:00:00Z", ["1 hour", "Today 18:00", "Friday 18:00"], {"1 hour": "2026-12-02T13:00", "Today 18:00": "2026-12-02T18:00", "Friday 18:00": "2026-12-04T18:00"}),
+            ("2026-12-04T11:00:00Z", ["1 hour", "Today 18:00"], {"Today 18:00": "2026-12-04T18:00"}),
+            ("2026-12-04T20:00:00Z", ["1 hour", "Tomorrow 18:00", "Friday 18:00"], {"Tomorrow 18:00": "2026-12-05T18:00", "Friday 18:00": "2026-12-11T18:00"}),
+        ):
+            context = self.faked(answers=[201])
+            page = context.new_page()
+            page.clock.install(time=now)
+            page.goto(f"{self.gateway.url}/dashboard/locks/staging")
+            page.get_by_role("button", name="Reserve…").click()
+            picks = page.get_by_role("dialog").get_by_role("group", name="Quick picks").get_by_role("button")
+            expect(picks).to_have_text(words)
+            for pick, until in chosen.items():
+                picks.filter(has_text=pick).click()
+                expect(page.get_by_label("Until", exact=True)).to_have_value(until)
+                expect(picks.filter(has_text=pick)).to_have_attribute("aria-pressed", "true")
+            context.close()
+
     def test_asks_until_when_and_why_and_shows_the_result(self):
         page = self.open("/locks/staging", context=self.faked(answers=[201]))
         dialog = self.ask(page)

@@ -7,6 +7,7 @@ import { watch } from "../../model/feed.js";
 import { count, duration, fine, plural } from "../../model/format.js";
 import { soon } from "../../model/soon.js";
 import { Kind } from "../../parts/event_text.js";
+import { Export } from "../../parts/export.js";
 import { Icon } from "../../parts/icon.js";
 import { StateMark } from "../../parts/lock_state.js";
 import { Loading, Trouble } from "../../parts/notice.js";
@@ -20,6 +21,9 @@ const FIRST = 10;
 const WRITTEN = 3_000;
 /** A lease that ends unheard, and one that has become old enough for an entry, tells no event. */
 const QUIET = 60_000;
+
+/** The fields of a lease in a spreadsheet. */
+const FIELDS = ["fencing_token", "owner", "acquired_at", "acquired_by", "waited_ms", "ended_at", "ended", "ended_by", "reason", "ended_at_latest", "mode", "slot", "order", "rollback", "metadata", "notes"];
 
 /** A shorter wait than this, in milliseconds, is not one to be spoken of. */
 const NOTICED = 100;
@@ -67,7 +71,7 @@ export function useHistory(name, sees) {
 /** The panel. */
 export function History({ kept, problem }) {
   return html`<section class="panel history" aria-labelledby="history">
-    <h2 id="history">History</h2>
+    <h2 id="history">History${kept?.entries.length > 0 && html`<span class="aside"><${Export} what="history" one="lease" many="leases" fields=${FIELDS} rows=${() => kept.entries} /></span>`}</h2>
     ${!kept && !problem && html`<${Loading} what="Reading the history…" />`}
     <${Trouble} problem=${problem} />
     ${kept && (kept.enabled ? html`<${Leases} kept=${kept} />` : html`<p class="nothing">

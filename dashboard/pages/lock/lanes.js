@@ -26,11 +26,16 @@ const WORDS = { held: "holds it", released: "released", expired: "expired", brok
 /** Each bar: `{key, from, to, kind, owner}`, on our clock. A bar of a wait has the kind `waiting`, or `waits` while it lasts. */
 function barsOf(entries, lock) {
   const bars = [];
+  const current = new Set(lock.holders.map(({ fencing_token: fence }) => fence));
+  const isWhole = lock.holder_count <= lock.holders.length;
   for (const { fencing_token: fence, owner, acquired_at: begun, ended, ended_at: end, ended_at_latest: latest, waited_ms: waited } of entries) {
     if (!begun) continue;
     const from = here(Date.parse(begun));
-    const to = end || latest ? here(Date.parse(end ?? latest)) : now();
-    bars.push({ key: `lease ${fence}`, from, to, kind: ended ?? (latest ? "unseen" : "held"), owner });
+    // The end of a lease is recorded some seconds late: until then the next grant tells of it.
+    const isOver = !end && !latest && isWhole && !current.has(fence);
+    const next = Math.min(now(), ...lock.holders.map(({ shown }) => shown.acquiredAt ?? Infinity).filter((at) => at > from));
+    const to = end || latest ? here(Date.parse(end ?? latest)) : isOver ? next : now();
+    bars.push({ key: `lease ${fence}`, from, to, kind: ended ?? (latest || isOver ? "unseen" : "held"), owner });
     if (waited >= NOTICED) bars.push({ key: `wait ${fence}`, from: from - waited, to: from, kind: "waiting", owner });
   }
   for (const { fencing_token: fence, shown, ...holder } of lock.holders) {

@@ -3,6 +3,7 @@
 import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
 import { appointment, duration, ownZone, plural } from "../../model/format.js";
+import { notify } from "../../model/notices.js";
 import { freshKey, reserve } from "../../model/reservation.js";
 import { may, session } from "../../model/session.js";
 import { isQuorum } from "../../model/store.js";
@@ -38,6 +39,20 @@ function zone(date) {
   return short === timeZone ? short : `${short} (${timeZone})`;
 }
 
+/** The ends that are wanted most, `[words, time]`, in the zone of the browser. */
+function picks() {
+  const evening = (days) => {
+    const day = new Date();
+    day.setDate(day.getDate() + days);
+    return new Date(day.setHours(18, 0, 0, 0));
+  };
+  const isOver = evening(0) <= Date.now();
+  const friday = (5 - new Date().getDay() + 7) % 7;
+  const first = isOver ? 1 : 0;
+  const found = [["1 hour", new Date(Date.now() + HOUR)], [isOver ? "Tomorrow 18:00" : "Today 18:00", evening(first)]];
+  return friday === first ? found : [...found, ["Friday 18:00", evening(friday < first ? 7 : friday)]];
+}
+
 /** The errors of the gateway by field of the dialog; null if one of them belongs to no field. */
 function placed(problem) {
   const errors = problem?.extra.errors ?? [];
@@ -66,7 +81,12 @@ export function Reserve({ name, lock, close, done }) {
     since.current = now();
     return reserve(name, body, { key: attempt.current.key, waits: waits.value, stop: stop.current.signal });
   };
-  const { busy, trouble, send } = useSending(request, { close, done });
+  const reserved = async (body) => {
+    const isReserved = await request(body);
+    if (isReserved && waits.value) notify(name, "is yours");
+    return isReserved;
+  };
+  const { busy, trouble, send } = useSending(reserved, { close, done });
   const focus = (errors) => fields[Object.keys(fields).find((field) => errors[field])]?.current?.focus();
   useLayoutEffect(() => {
     fields.until.current.focus();
@@ -106,6 +126,9 @@ export function Reserve({ name, lock, close, done }) {
         <${Held} lock=${lock} />
       </dl>
       <${Line} id="until" label="Until" type="datetime-local" required min=${local(new Date())} value=${until} field=${fields.until} hint=${html`<${Meant} at=${until.value} />`} wrong=${wrong.value.until} ...${fixed} />
+      <div class="picks" role="group" aria-label="Quick picks">
+        ${picks().map(([words, time]) => html`<button type="button" class="chip" key=${words} disabled=${busy.value} aria-pressed=${until.value === local(time)} onClick=${() => (until.value = local(time))}>${words}</button>`)}
+      </div>
       <${Line} id="reason" label="Reason (other callers can read it)" required maxlength=${LONGEST_REASON} placeholder="demo for the customer" value=${given.reason} field=${fields.reason} wrong=${wrong.value.reason} ...${fixed} />
       ${!session.value.authentication &&
       html`<${Line} id="owner" label="Your name (optional)" maxlength=${LONGEST_OWNER} placeholder="anna" value=${given.owner} field=${fields.owner} wrong=${wrong.value.owner} ...${fixed} />`}

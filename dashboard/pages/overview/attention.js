@@ -72,7 +72,7 @@ function waits() {
       name: lock.name,
       waited,
       time: longest ? duration(waited) : "",
-      what: html`${who ?? plural(lock.waiters, "waits", "wait")}, held up by <${Holders} lock=${lock} foreign="a foreign client" />${isWaiting(lock) && html`, which <strong>waits itself</strong> for another lock`}${lock.acquiredAt !== null && ` for ${duration(now() - lock.acquiredAt)}`}`,
+      what: html`${who ?? plural(lock.waiters, "waiter", "waiters")}, held up by <${Holders} lock=${lock} foreign="a foreign client" />${lock.acquiredAt !== null && ` (held for ${duration(now() - lock.acquiredAt)})`}${isWaiting(lock) && html`, which <strong>waits itself</strong> for another lock`}`,
     }];
   });
   rows.sort((one, other) => (other.waited ?? 0) - (one.waited ?? 0));
@@ -91,7 +91,7 @@ function unusual() {
       name: lock.name,
       times,
       time: duration(now() - lock.acquiredAt),
-      what: html`<${Holders} lock=${lock} /> holds it <strong>${asTimes(times)} longer than usual</strong> (${duration(usual.hold.median)} is the median of ${usual.leases})${lock.waiters > 0 && `, and ${plural(lock.waiters, "waits", "wait")}`}`,
+      what: html`<${Holders} lock=${lock} /> holds it <strong>${asTimes(times)} longer than usual</strong> (${duration(usual.hold.median)} is the median of ${usual.leases})${lock.waiters > 0 && `, with ${plural(lock.waiters, "waiter", "waiters")}`}`,
     }];
   });
   rows.sort((one, other) => other.times - one.times);
@@ -102,7 +102,7 @@ function reservations() {
   const rows = contended().filter(({ reservation }) => reservation).map(({ name, reservation, waiters, expiresAt }) => ({
     key: name,
     name,
-    time: plural(waiters, "waits", "wait"),
+    time: plural(waiters, "waiter", "waiters"),
     what: html`<${Reserved} ...${{ reservation, expiresAt }} />`,
   }));
   return { title: "Reservations that are waited for", icon: "reserved", rows, more: href("locks", { show: "reserved" }), quiet: "No reservation is waited for" };
