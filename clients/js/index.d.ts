@@ -252,7 +252,7 @@ export interface HolderDetails extends Holder {
   foreignMark: string | null;
   group: { first: string | null; count: number } | null;
   /** What a `waiting` holder waits for; in an inspection only. `name` is null if the key may not view that lock. */
-  waitsFor?: { name: string | null; sinceMs: number; holders: HolderDetails[] };
+  waitsFor?: { name: string | null; sinceMs: number; state: 'held' | 'resting' | 'free' | null; holders: HolderDetails[]; holderCount: number };
 }
 
 export interface Waiter {

@@ -156,7 +156,12 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
     args.confirm(&format!("{does}?"))?;
     let mut failed = Ok(());
     for (name, holder, _) in &found {
-        match args.send(client, name, target_of(holder)).await {
+        // A break without a target would end the lease of whoever holds the lock now.
+        let Some(target) = target_of(holder) else {
+            output::note(&format!("{name}: its holder cannot be named, and is left"));
+            continue;
+        };
+        match args.send(client, name, Some(target)).await {
             Ok(broken) => args.report(name, &broken)?,
             // The lease has ended meanwhile, which is what the user wanted.
             Err(ClientError::Refused(problem))

@@ -94,8 +94,9 @@ async function describe(locks, names, owner) {
   for (const name of names) {
     const { state, holders, waiterCount } = await locks.inspect(name);
     // The lease of this job, which only keeps the lock until the job has the others too.
-    const own = holders?.find((holder) => holder.owner === owner && names.includes(holder.waitsFor?.name));
-    if (own) return `have ${name}, waiting for ${own.waitsFor.name}: ${holding(own.waitsFor.holders)}`;
+    const own = holders?.find((holder) => holder.owner === owner && holder.waitsFor);
+    if (own && own.waitsFor.name === null) return `have ${name}, waiting for a lock that this key may not view`;
+    if (own && names.includes(own.waitsFor.name)) return `have ${name}, waiting for ${own.waitsFor.name}: ${holding(own.waitsFor.holders)}`;
     if (holders?.[0]?.reservation) return `waiting for ${name}: ${holding(holders)}, ${waiterCount} in the queue`;
     if (state === 'resting') return `waiting for ${name}: it rests after the last job, ${waiterCount} in the queue`;
     if (state !== 'free') return `waiting for ${name}: ${holding(holders)}, ${waiterCount} in the queue`;
@@ -105,7 +106,8 @@ async function describe(locks, names, owner) {
 
 function holding(holders = []) {
   const reservation = holders[0]?.reservation;
-  if (reservation) return `reserved until ${reservation.until} because ${reservation.reason}`;
+  if (holders.length === 0) return 'nobody holds it now';
+  if (reservation) return `reserved by ${reservation.reservedBy ?? holders[0].owner ?? 'somebody'} until ${reservation.until} because ${reservation.reason}`;
   return `held by ${holders.map(({ owner }) => owner ?? 'somebody').join(', ')}`;
 }
 

@@ -360,7 +360,7 @@ impl Acquiring {
             let mut own = lock
                 .holders
                 .iter()
-                .filter(|it| it.owner.as_deref() == owner);
+                .filter(|it| owner.is_some() && it.owner.as_deref() == owner);
             let awaited = own.find_map(|it| it.waits_for.as_ref());
             match awaited.map(|it| it.name.as_deref().map(LockName::new)) {
                 Some(Some(Ok(name))) if names.clone().any(|it| *it == name) => {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::lock::{
     FencingToken,
-    answers::{ReleaseRequest, Reservation},
+    answers::{LockState, ReleaseRequest, Reservation},
 };
 
 /// A holder of a lock, as an answer or an event of a gateway describes it: a lease, or a foreign client that holds
@@ -62,8 +62,12 @@ pub struct AwaitedLock {
     pub name: Option<String>,
     /// For how long the group has waited for the lock, in milliseconds.
     pub since_ms: u64,
-    /// The holders of the lock; empty if the lock is free, or if this caller may not view the lock.
+    /// The state of the lock, if this caller may view the lock.
+    pub state: Option<LockState>,
+    /// The first holders of the lock; empty if the lock has no holder, or if this caller may not view the lock.
     pub holders: Vec<Holder>,
+    /// The number of all holders of the lock.
+    pub holder_count: u64,
 }
 
 /// A request for several locks, as a holder of one of them shows it.

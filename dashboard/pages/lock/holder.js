@@ -137,11 +137,11 @@ function Group({ name, of: { group, owner } }) {
 /** The lock that the job of a holder waits for, and who holds it. */
 export function Awaited({ lock }) {
   if (!lock?.name) return html`another lock${lock && ` since ${duration(lock.since_ms)}`}`;
-  const { name, since_ms: since, holders } = lock;
+  const { name, since_ms: since, holders, state, holder_count: count = holders.length } = lock;
   const [first] = holders;
   const who = first && html`<${Foreign} value=${ownerOf(first)} none=${first.foreign ? "a foreign client" : "owner not said"} />`;
-  const how = first ? html`${first.reservation ? "reserved by" : "held by"} ${who}` : "free";
-  return html`<a href=${lockHref(name)}><${Foreign} value=${name} /></a> since ${duration(since)}: ${how}${holders.length > 1 && ` and ${plural(holders.length - 1, "other", "others")}`}`;
+  const how = first ? html`${first.reservation ? "reserved by" : "held by"} ${who}` : state === "resting" ? "it rests" : "free";
+  return html`<a href=${lockHref(name)}><${Foreign} value=${name} /></a> since ${duration(since)}: ${how}${count > 1 && ` and ${plural(count - 1, "other", "others")}`}`;
 }
 
 const wayOf = ({ slot }) => (slot === null ? "shared" : `slot ${slot}`);

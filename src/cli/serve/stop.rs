@@ -155,8 +155,10 @@ impl Serving {
             .lifecycle
             .stop(left.saturating_sub(last_things / 4))
             .await;
+        // The store closes in the other half of the time.
+        let left_for_records = deadline.saturating_duration_since(Instant::now()) / 2;
         self.engine
-            .flush_history(deadline.min(Instant::now() + LAST_RECORDS))
+            .flush_history(Instant::now() + LAST_RECORDS.min(left_for_records))
             .await;
         let closed = timeout_at(deadline, self.store.close()).await;
         let last_spans = Instant::now() + LAST_SPANS;

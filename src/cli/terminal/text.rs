@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use jiff::{SignedDuration, Timestamp, Zoned, tz::TimeZone};
 
-use crate::client::{AwaitedLock, Holder, ReleaseRequest, Reservation};
+use crate::client::{AwaitedLock, Holder, LockState, ReleaseRequest, Reservation};
 
 use super::visible;
 
@@ -87,9 +87,10 @@ pub(crate) fn awaited(lock: &AwaitedLock) -> String {
         return format!("a lock that the key may not view, since {since}");
     };
     let how = match &lock.holders[..] {
+        [] if lock.state == Some(LockState::Resting) => "rests after its last lease".to_owned(),
         [] => "free".to_owned(),
         [holder] => held_by(holder).unwrap_or_else(|| "held".to_owned()),
-        [_, _, ..] => format!("{} hold it", lock.holders.len()),
+        [_, _, ..] => format!("{} hold it", lock.holder_count.max(2)),
     };
     format!("{} since {since}: {how}", visible(name))
 }

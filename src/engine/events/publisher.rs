@@ -93,8 +93,9 @@ const CHECKS: usize = 16;
 const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
 /// How soon other gateways are asked again if they cannot be reached.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How long the last questions may take, and sending the last batch, when the gateway stops.
-const LAST: Duration = Duration::from_millis(500);
+/// How long the last questions to the store may take when the gateway stops, and then sending the last batch: together
+/// less than the time that background tasks have at a stop whose other time is used up.
+const LAST: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(400));
 
 // === impl Publisher ===
 
@@ -406,7 +407,7 @@ impl Publisher {
                 }
             }
         };
-        drop(timeout(LAST, asking).await);
+        drop(timeout(LAST.0, asking).await);
         while let Ok(news) = self.inbox.try_recv() {
             batch.push(news);
         }
@@ -423,7 +424,7 @@ impl Publisher {
             }
         };
         // Events that could not be sent in time are lost: delivery is best effort.
-        drop(timeout(LAST, sending).await);
+        drop(timeout(LAST.1, sending).await);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     engine::Engine,
@@ -23,6 +23,8 @@ pub struct AwaitedLock {
 
 /// How many locks one inspection looks at for the groups of its holders: as many as a group has.
 const MAX_LOOKS: usize = 16;
+/// How long all looks of one inspection may take: the inspection of a lock must not wait for the server of another lock.
+const LOOKS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The holders of the locks that were looked at, at most [`MAX_LOOKS`]; `None` if the store did not say.
 type Looks = BTreeMap<LockName, Option<Option<Holder>>>;
@@ -36,9 +38,10 @@ impl Engine {
     /// A lease is left out if its group is complete in a moment, or if the store does not say.
     pub async fn awaited_locks(&self, holder: &Holder) -> Vec<(FencingToken, AwaitedLock)> {
         let (mut awaited, mut looks) = (Vec::new(), Looks::new());
+        let limit = Instant::now() + LOOKS_WITHIN;
         for lease in holder.leases() {
             if let Some(mark) = lease.mark()
-                && let Some(lock) = self.awaited_lock(lease, mark, &mut looks).await
+                && let Some(lock) = self.awaited_lock(lease, mark, &mut looks, limit).await
             {
                 awaited.push((lease.fence, lock));
             }
@@ -53,16 +56,18 @@ impl Engine {
         lease: &HeldLease,
         mark: &CollectionMark,
         looks: &mut Looks,
+        limit: Instant,
     ) -> Option<AwaitedLock> {
         let (mut last, mut next) = (lease.clone(), mark.next.clone());
-        loop {
+        for _ in 0..MAX_LOOKS {
             let name = next?;
             if !looks.contains_key(&name) {
                 if looks.len() == MAX_LOOKS {
                     return None;
                 }
-                let inspection = self.inspect(&name).await;
-                looks.insert(name.clone(), inspection.ok().map(|it| it.holder));
+                let inspection = timeout_at(limit, self.inspect(&name)).await;
+                let inspection = inspection.ok().and_then(Result::ok);
+                looks.insert(name.clone(), inspection.map(|it| it.holder));
             }
             let holder = looks[&name].as_ref()?;
             let mut leases = holder.as_ref().map_or(&[][..], Holder::leases).iter();
@@ -85,5 +90,7 @@ impl Engine {
                 }
             }
         }
+        // No group has so many locks: a record is damaged.
+        None
     }
 }

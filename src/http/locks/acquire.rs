@@ -5,16 +5,16 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::State;
 
 use crate::{
-    audit::{Requester, Reserved},
+    audit::Reserved,
     auth::{Access, LimitSlot, Permission, scope},
     clock::parse_time,
     config::LimitsConfig,
-    engine::{AcquireError, AcquireRequest, Actor, Engine, Granted},
+    engine::{AcquireError, AcquireRequest, Engine, Granted},
     http::{
         edge::RequestContext,
         extract::{
             AcceptsJson, ApiJson, ApiPath, Caller, Field, Fields, Form, IdempotencyKeyHeader,
-            NoQuery, PreferredWait, RequestBody, body_schema, declare_fields,
+            NoQuery, PreferredWait, Provenance, RequestBody, body_schema, declare_fields,
         },
         problem::Problem,
         serve::Connection,
@@ -101,7 +101,7 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, context, connection): (NoQuery, RequestContext, Connection),
+    (_, provenance, context, connection): (NoQuery, Provenance, RequestContext, Connection),
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(mut body): ApiJson<AcquireBody>,
 ) -> Annotated<Acquired> {
@@ -133,7 +133,7 @@ pub(in crate::http) async fn acquire(
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
                 .map_err(|problem| problem.described_by(declared.as_deref()))
-                .inspect(|granted| audit_reservation(granted, &caller, &context, &gateway))
+                .inspect(|granted| audit_reservation(granted, &caller, &provenance, &gateway))
                 .map(|granted| Acquired::new(granted, connection, &gateway))
         }
     };
@@ -146,24 +146,15 @@ fn audit_reservation(
         lease, delivery, ..
     }: &Granted,
     caller: &Caller<scope::Acquire>,
-    context: &RequestContext,
+    provenance: &Provenance,
     gateway: &AppState,
 ) {
     let reservation = lease.held.reservation.as_deref();
     let Some(reservation) = reservation.filter(|_| !delivery.is_replay()) else {
         return;
     };
-    let id = context.request_id();
-    let requester = Requester {
-        key: caller.name().map(AsRef::as_ref),
-        request_id: id.as_str(),
-        remote: match caller.actor() {
-            Some(Actor::Address(address)) => Some(address),
-            Some(Actor::Key(_)) | None => None,
-        },
-    };
     gateway.audit.reserved(&Reserved {
-        requester,
+        requester: provenance.requester(caller.name()),
         name: &lease.name,
         lease: audited(&lease.held),
         until: reservation.until(),

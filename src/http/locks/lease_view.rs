@@ -30,7 +30,7 @@ use crate::{
     lock::{
         FencingToken, ForeignMark, Group, HeldLease, Lease, LockName, Metadata, Owner, Reason,
         ReleaseRequest, Reservation, Said, Token,
-        answers::{self, Rest},
+        answers::{self, LockState, Rest},
     },
     store::contract::{Holder, SHOWN_HOLDERS},
 };
@@ -120,6 +120,9 @@ pub(in crate::http) struct LeaseView {
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Told<const AUDIENCE: u8>(LeaseView);
 
+/// How many holders of a lock an answer shows to say what a group waits for: many groups may wait for one lock.
+const AWAITED_HOLDERS: usize = 3;
+
 /// Audience: the holder of a lease, in the answer to its request.
 const HOLDER: u8 = 1;
 /// Audience: the holder of several leases, for one of the leases.
@@ -163,10 +166,15 @@ pub(in crate::http) struct AwaitedBody {
     name: Option<String>,
     /// For how long the group has waited for the lock.
     since_ms: u64,
-    /// The holders of the lock, as an inspection of the lock shows them, but without their own `waits_for`. Empty if
-    /// the lock is free, or if the API key may not view the lock.
-    #[schema(max_items = 100, no_recursion)]
+    /// The state of the lock; null if the API key may not view the lock.
+    #[schema(required = true)]
+    state: Option<LockState>,
+    /// The first holders of the lock, as an inspection of the lock shows them, but without their own `waits_for`. Empty
+    /// if the lock has no holder, or if the API key may not view the lock.
+    #[schema(max_items = 3, no_recursion)]
     holders: Vec<HolderBody>,
+    /// The number of all holders of the lock.
+    holder_count: u64,
 }
 
 /// Metadata as a JSON object, empty if the lease has no metadata.
@@ -458,10 +466,20 @@ impl HolderBody {
             };
             let is_viewed = viewer.views(&lock.name);
             let holder = lock.holder.filter(|_| is_viewed);
+            let holder_count = holder.as_ref().map_or(0, Holder::holders);
+            let state = match (&holder, holder_count) {
+                (_, 1..) => LockState::Held,
+                (Some(_), 0) => LockState::Resting,
+                (None, _) => LockState::Free,
+            };
+            let mut holders = holder.map_or_else(Vec::new, |it| Self::all_of(it, now, viewer));
+            holders.truncate(AWAITED_HOLDERS);
             waiting.0.waits_for = Some(Box::new(AwaitedBody {
                 name: is_viewed.then(|| lock.name.as_str().to_owned()),
                 since_ms: millis(lock.waited),
-                holders: holder.map_or_else(Vec::new, |it| Self::all_of(it, now, viewer)),
+                state: is_viewed.then_some(state),
+                holders,
+                holder_count,
             }));
         }
     }

@@ -85,14 +85,19 @@ class AwaitedLock:
     name: Optional[str]
     #: For how long the request has waited for the lock, in milliseconds.
     since_ms: int
-    #: The holders of the lock; empty if it is free, or the caller may not view it.
+    #: The first holders of the lock; empty if it has none, or the caller may not view it.
     holders: tuple[Holder, ...]
+    #: ``held``, ``resting`` or ``free``; ``None`` if the caller may not view the lock.
+    state: Optional[str] = None
+    #: The number of all holders of the lock.
+    holder_count: int = 0
 
     @classmethod
     def of(cls, value: Optional[Mapping[str, Any]]) -> Optional[AwaitedLock]:
         if value is None:
             return None
-        return cls(value["name"], value["since_ms"], tuple(Holder.of(holder) for holder in value["holders"]))
+        holders = tuple(Holder.of(holder) for holder in value["holders"])
+        return cls(value["name"], value["since_ms"], holders, value.get("state"), value.get("holder_count", 0))
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ impl Shard {
         let (restarts, moves) = endpoint.replacements();
         Some(ServerFigures {
             node: endpoint.node().to_string(),
-            is_up: self.admission.is_reached(),
+            is_up: !self.admission.is_unreachable(),
             restarts,
             moves,
         })
@@ -310,6 +310,12 @@ pub(crate) const NO_EVICTION: &str = "noeviction";
 // === impl Admission ===
 
 impl Admission {
+    /// Whether the last examination has not reached the server. A server that joins has not been examined yet.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        let last = self.last.lock();
+        (last.as_ref()).is_some_and(|it| matches!(it.verdict, SafetyVerdict::Unreachable(_)))
+    }
+
     /// Whether the server answered the last examination.
     pub(crate) fn is_reached(&self) -> bool {
         let last = self.last.lock();
