@@ -57,7 +57,7 @@ export function Curl({ name, lock }) {
       ${(isCurl ? rows : [["say where the gateway is", located()], ...rows]).map(
         ([what, line]) => html`<li key=${what}>
           <span class="what">${what}</span>
-          <code tabindex="0">${line.split(" ").map((word, at) => html`${at > 0 && " "}<span key=${at}>${word}</span>`)}</code>
+          <code>${line.split(" ").map((word, at) => html`${at > 0 && " "}<span key=${at}>${word}</span>`)}</code>
           <${Copy} text=${line} what="the line to ${what}" />
         </li>`,
       )}
