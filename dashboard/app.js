@@ -16,11 +16,12 @@ import { begin, beginAnew, lookAgain, lookAtSession, may, seesFigures, seesSomet
 import { forgetStore, lookAtStore, store } from "./model/store.js";
 import { Page } from "./pages/page.js";
 import { Failed, Loading } from "./parts/notice.js";
-import { OpenLock } from "./parts/open_lock.js";
+import { later } from "./parts/later.js";
 import { Said } from "./parts/said.js";
 import { Shell } from "./parts/shell.js";
-import { Help } from "./parts/shortcuts.js";
+import { Help, opening } from "./parts/shortcuts.js";
 
+const OpenLock = later("open_lock.js", "OpenLock");
 const TITLES = { overview: "Overview", locks: "Locks", events: "Events", missing: "Not found" };
 function App() {
   const { state, problem } = session.value;
@@ -28,7 +29,7 @@ function App() {
   if (state === "failed") return html`<main class="alone"><${Failed} problem=${problem} again=${() => begin()} /></main>`;
   if (state === "out") return html`<${Page} page="sign_in" /><${Said} />`;
   const { page, name } = route.value;
-  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} /><${OpenLock} />`;
+  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />${opening.value && html`<${OpenLock} />`}`;
 }
 
 /** Hears events once the page is looked at. Where windows share no stream, it stops as soon as nobody looks. */

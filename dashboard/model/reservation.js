@@ -2,6 +2,8 @@
 
 import { ask, lockPath, Problem } from "./api.js";
 import { now } from "./clock.js";
+import { may } from "./session.js";
+import { isQuorum } from "./store.js";
 
 /** How long one request waits at the gateway: common proxies give up after 29 s. */
 const LINK = 25_000;
@@ -11,6 +13,17 @@ const SHORTEST_LINK = 500;
 const GRACE = 10_000;
 /** Pause after an answer that came before the wait was over, as from a gateway that shuts down. */
 const PAUSE = 1_000;
+
+const HOUR = 3_600_000;
+
+/** Whether the user may reserve the lock. A quorum reserves no lock. */
+export const mayReserve = (name) => may("acquire", name) && may("reserve", name) && !isQuorum.value;
+
+/** The time that is proposed: a full hour, at least one hour from now. */
+export const proposed = () => new Date(Math.ceil(Date.now() / HOUR + 1) * HOUR);
+
+/** A time as the gateway gets it. */
+export const stamp = (date) => date.toISOString().replace(".000Z", "Z");
 
 /** How long the lease of a holder lasts from its grant or its last renewal. The TTL of a reservation says nothing of its end. */
 export function lengthOf({ reservation, acquired_at: from, ttl_ms: ttl }) {

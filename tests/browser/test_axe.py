@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from browser import BrowserCase
 from test_attention import LIST, SAMPLES, STATS, AttentionCase, ago, leases
-from test_lanes import ENTRIES
+from test_lanes import entries
 from test_order import OrderCase
 from test_reserve import Faked, reserved
 
@@ -145,7 +145,7 @@ class Attending(AttentionCase):
             self.gateway.wait_for("deploy", f"ci-7, {look}", 40_000)
             self.held_for(context, 2_000)
             # Of the others the numbers are smaller.
-            self.usually(context, leases(30, 60)[:20] + ENTRIES)
+            self.usually(context, leases(30, 60)[:20] + entries())
             change = {"at": ago(500), "kind": "failed-over", "text": "master moved from a to b"}
             self.changed(context, STATS, lambda body, _: body.update(store_changes=[change]))
             context.route(SAMPLES, lambda route: route.fulfill(json={"instance": "another", "interval_ms": 10_000, "samples": []}))

@@ -13,13 +13,15 @@ def ended(how, fence, begun, held, **more):
     return {**leases(1, 1)[0], "fencing_token": fence, "ended": how, "acquired_at": ago(begun), "ended_at": ago(begun - held), "owner": f"ci-{fence}", **more}
 
 
-ENTRIES = [
-    ended("released", 9, 600, 120, waited_ms=60_000),
-    ended("expired", 8, 1_800, 300),
-    ended("broken", 7, 2_700, 200),
-    ended("lost", 6, 3_000, 100),
-    {**ended(None, 5, 3_400, 0), "ended_at": None, "ended_at_latest": ago(3_300)},
-]
+def entries():
+    """Five leases of the last hour, each with another end."""
+    return [
+        ended("released", 9, 600, 120, waited_ms=60_000),
+        ended("expired", 8, 1_800, 300),
+        ended("broken", 7, 2_700, 200),
+        ended("lost", 6, 3_000, 100),
+        {**ended(None, 5, 3_400, 0), "ended_at": None, "ended_at_latest": ago(3_300)},
+    ]
 
 
 class Lanes(AttentionCase):
@@ -30,7 +32,7 @@ class Lanes(AttentionCase):
         return page, page.get_by_role("region", name="Timeline")
 
     def test_each_lease_is_a_bar_with_its_end_and_each_wait_a_thin_one(self):
-        page, panel = self.opened(ENTRIES)
+        page, panel = self.opened(entries())
         for kind in ("released", "expired", "broken", "lost", "unseen", "waiting"):
             expect(panel.locator(f".lane .span.{kind}")).to_have_count(1)
         # What a colour says, a word says too.
@@ -56,7 +58,7 @@ class Lanes(AttentionCase):
         expect(panel.get_by_role("status")).to_contain_text("ci-7 has waited")
 
     def test_by_keyboard(self):
-        page, panel = self.opened(ENTRIES)
+        page, panel = self.opened(entries())
         last = panel.get_by_role("button", name=re.compile("^ci-9, released"))
         expect(last).to_have_attribute("tabindex", "0")
         self.assertEqual(panel.locator('.lane [tabindex="0"]').count(), 1)
@@ -91,7 +93,7 @@ class Lanes(AttentionCase):
     def test_every_width(self):
         self.gateway.acquire("deploy", owner="a long name of a holder " * 4, ttl_ms=600_000)
         self.gateway.wait_for("deploy", "a long name of a waiter " * 4, 55_000)
-        page, panel = self.opened(leases(30, 40)[:20] + ENTRIES)
+        page, panel = self.opened(leases(30, 40)[:20] + entries())
         expect(panel.locator(".lane .span").first).to_be_visible()
         for width in (360, 390, 768, 1024, 1440):
             page.set_viewport_size({"width": width, "height": 844})
@@ -112,8 +114,8 @@ class Usual(AttentionCase):
         return self.open("/locks/deploy", context=context)
 
     def test_how_long_it_is_held_and_waited_for(self):
-        entries = leases(19, 40, waited=3_000) + leases(1, 600, waited=60_000)
-        page = self.opened(10, entries)
+        past = leases(19, 40, waited=3_000) + leases(1, 600, waited=60_000)
+        page = self.opened(10, past)
         panel = page.get_by_role("region", name="Timeline")
         for words in ("Held, median40s", "Held, 95% within40s", "Waited, median3s", "Of the last20 leases"):
             expect(panel).to_contain_text(words)

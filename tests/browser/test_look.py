@@ -48,7 +48,7 @@ class Look(BrowserCase):
         for size in ({"width": 1280, "height": 800}, {"width": 390, "height": 844}):
             page = self.open("/locks/a-lock-with-a-name:" + "x" * 150, viewport=size)
             lines = page.locator(".curl code")
-            expect(lines).to_have_count(6)
+            expect(lines).to_have_count(7)
             for line in lines.all():
                 self.assertTrue(line.evaluate("(code) => code.scrollWidth <= code.clientWidth"))
                 self.assertGreater(line.bounding_box()["height"], 40)

@@ -50,13 +50,14 @@ class Widths(BrowserCase):
                 if not asked:
                     self.gateway.call("POST", "/locks/deploy/break", {"reason": "a newer one is ready", "grace_ms": 500_000})
                     asked = True
-                kind = page.locator(".kind.release-requested")
+                # The events of before are there, too.
+                kind = page.locator(".kind.release-requested").first
                 expect(kind).to_be_visible()
-                around = kind.locator("xpath=..") if at == "/events" else page.locator(".timeline li")
+                around = kind.locator("xpath=..") if at == "/events" else page.locator(".timeline li").first
                 self.assertFalse(kind.evaluate(CUT))
                 self.assertFalse(around.evaluate(CUT), (at, page.viewport_size))
                 self.assert_inside(kind, around)
-                what = page.locator(".of-owner, .timeline .what").last.bounding_box()
+                what = page.locator(".grid .body .of-owner, .timeline .what").first.bounding_box()
                 ends = kind.bounding_box()
                 beside = what["x"] >= ends["x"] + ends["width"]
                 self.assertTrue(beside or what["y"] >= ends["y"] + ends["height"] - 1, (what, ends))

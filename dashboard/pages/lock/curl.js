@@ -2,12 +2,12 @@
 
 import { html, signal } from "../../view.js";
 import { keep, kept } from "../../model/kept.js";
+import { mayReserve, proposed, stamp } from "../../model/reservation.js";
 import { isOwn, may, session } from "../../model/session.js";
 import { curl, latchgate, located } from "../../model/terminal.js";
 import { Copy } from "../../parts/copy.js";
 import { GRACE } from "../../parts/way.js";
 import { mayOrder, orderOf } from "./order.js";
-import { mayReserve, proposed, stamp } from "./reserve.js";
 
 const PROGRAMS = ["curl", "latchgate"];
 const chosen = signal(kept("terminal") ?? PROGRAMS[0]);
@@ -57,7 +57,7 @@ export function Curl({ name, lock }) {
       ${(isCurl ? rows : [["say where the gateway is", located()], ...rows]).map(
         ([what, line]) => html`<li key=${what}>
           <span class="what">${what}</span>
-          <code tabindex="0">${line.split(" ").map((word, at) => html`${at > 0 && " "}<span key=${at}>${word}</span>`)}</code>
+          <code>${line.split(" ").map((word, at) => html`${at > 0 && " "}<span key=${at}>${word}</span>`)}</code>
           <${Copy} text=${line} what="the line to ${what}" />
         </li>`,
       )}

@@ -1,11 +1,13 @@
 // The leases and the waits of the lock over the last hours, as bars: by its history, and by who holds it and waits now.
 
-import { html, useRef, useSignal } from "../../view.js";
-import { here, now, tick, wall } from "../../model/clock.js";
-import { clock, count, duration, plural, timeLabel, zoneName, zoneOffset } from "../../model/format.js";
-import { plain } from "../../model/visible.js";
-import { ownerOf } from "../../parts/holders.js";
-import { Foreign } from "../../parts/text.js";
+import { modules } from "../app.js";
+
+const { html, useRef, useSignal } = modules["view.js"];
+const { here, now, tick, wall } = modules["model/clock.js"];
+const { clock, count, duration, plural, timeLabel, zoneName, zoneOffset } = modules["model/format.js"];
+const { plain } = modules["model/visible.js"];
+const { ownerOf } = modules["parts/holders.js"];
+const { Foreign } = modules["parts/text.js"];
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -134,7 +136,7 @@ export function Lanes({ kept, lock, usual }) {
       </span>
     </h2>
     <div class="tracks" ref=${box} role="group" aria-label="Leases and waits; arrow keys move, + and - zoom" onKeyDown=${onKeyDown}>
-      ${ticks(from, end).map((time) => html`<span class="tick" key=${time} style=${{ left: `${place(time)}%` }} aria-hidden="true"><i>${timeLabel(wall(time + 500), span >= 2 * DAY)}</i></span>`)}
+      ${ticks(from, end).map((time) => html`<span class="tick" key=${time} style=${{ left: `${place(time)}%` }} aria-hidden="true"><span>${timeLabel(wall(time + 500), span >= 2 * DAY)}</span></span>`)}
       ${holds.slice(0, ROWS).map(row)}
       ${waits.length > 0 && html`<div class="waits">${waits.slice(0, ROWS).map(row)}</div>`}
     </div>

@@ -1,22 +1,20 @@
 // The dialog that opens the page of a lock by its name, whether it is held or not.
 
-import { html, useLayoutEffect, useRef, useSignal } from "../view.js";
-import { locks } from "../model/locks.js";
-import { isName, RULE } from "../model/name.js";
-import { go, lockHref } from "../model/route.js";
-import { Dialog } from "./dialog.js";
-import { Line } from "./line.js";
-import { opening } from "./shortcuts.js";
+import { modules } from "../app.js";
+
+const { html, useLayoutEffect, useRef, useSignal } = modules["view.js"];
+const { locks } = modules["model/locks.js"];
+const { isName, RULE } = modules["model/name.js"];
+const { go, lockHref } = modules["model/route.js"];
+const { Dialog } = modules["parts/dialog.js"];
+const { Line } = modules["parts/line.js"];
+const { opening } = modules["parts/shortcuts.js"];
 
 /** So many names are proposed. */
 const MOST = 50;
 
-/** The dialog, when it is asked for. */
+/** The dialog. */
 export function OpenLock() {
-  return opening.value && html`<${Ask} />`;
-}
-
-function Ask() {
   const name = useSignal("");
   const wrong = useSignal(null);
   const field = useRef(null);
