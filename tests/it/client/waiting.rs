@@ -33,6 +33,13 @@ fn for_ever() -> AcquireRequest {
     }
 }
 
+fn for_ever_by(owner: &str) -> AcquireRequest {
+    AcquireRequest {
+        owner: Some(Owner::new(owner).unwrap()),
+        ..for_ever()
+    }
+}
+
 async fn wait(gateway: &FakeGateway, wait: Duration) -> Result<Lease, ClientError> {
     let request = AcquireRequest {
         wait,
@@ -215,7 +222,7 @@ async fn of_several_locks_the_one_is_looked_at_that_is_known_to_be_in_the_way() 
     let held =
         r#"{"status":423,"code":"locked","name":"b","waiters":1,"holders":[{"owner":"bob"}]}"#;
     let lock = r#"{"name":"b","state":"held","holders":[{"owner":"bob"}],"holder_count":1,"waiters":[],"waiter_count":2}"#;
-    let first = r#"{"name":"a","state":"held","holders":[{"owner":null,"waiting":true,"waits_for":{"name":"b","since_ms":900,"holders":[]}}],"holder_count":1,"waiters":[],"waiter_count":0}"#;
+    let first = r#"{"name":"a","state":"held","holders":[{"owner":"ci","waiting":true,"waits_for":{"name":"b","since_ms":900,"holders":[]}}],"holder_count":1,"waiters":[],"waiter_count":0}"#;
     let gateway = FakeGateway::new([
         Reply::Late(Duration::from_millis(100), 423, held.to_owned()),
         Reply::Silence,
@@ -229,7 +236,7 @@ async fn of_several_locks_the_one_is_looked_at_that_is_known_to_be_in_the_way() 
         let have: Vec<_> = waiting.have.iter().map(ToString::to_string).collect();
         sender.try_send((name, have, waiting.waiters)).unwrap();
     };
-    let mut acquiring = client(&gateway).acquiring_all(names, for_ever());
+    let mut acquiring = client(&gateway).acquiring_all(names, for_ever_by("ci"));
     let seldom = Duration::from_mins(1);
     let told = tokio::select! {
         _ = acquiring.finish_watched_every(Some(seldom), &mut watcher) => panic!("nobody answers"),
@@ -257,9 +264,9 @@ async fn of_several_locks_what_the_request_has_is_told_before_its_first_answer()
         );
         Reply::Answer(200, lock)
     };
-    let queued = r#"{"position":1,"owner":null,"mode":"exclusive","limit":null,"waited_ms":1000}"#;
+    let queued = r#"{"position":1,"owner":"ci","mode":"exclusive","limit":null,"waited_ms":1000}"#;
     let hidden =
-        r#"{"owner":null,"waiting":true,"waits_for":{"name":null,"since_ms":900,"holders":[]}}"#;
+        r#"{"owner":"ci","waiting":true,"waits_for":{"name":null,"since_ms":900,"holders":[]}}"#;
     for (answer, name, have, hidden) in [
         // The request waits for the first lock, which another group keeps.
         (first(hidden, queued), Some("a"), vec![], false),
@@ -269,7 +276,7 @@ async fn of_several_locks_what_the_request_has_is_told_before_its_first_answer()
         let names = GroupNames::parse(["a", "b"]).unwrap();
         let (sender, mut news) = tokio::sync::mpsc::channel(8);
         let mut watcher = |waiting: &WaitStatus| sender.try_send(waiting.clone()).unwrap();
-        let mut acquiring = client(&gateway).acquiring_all(names, for_ever());
+        let mut acquiring = client(&gateway).acquiring_all(names, for_ever_by("ci"));
         let seldom = Duration::from_mins(1);
         let told = tokio::select! {
             _ = acquiring.finish_watched_every(Some(seldom), &mut watcher) => panic!("nobody answers"),
