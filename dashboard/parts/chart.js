@@ -117,7 +117,7 @@ function options(element, series, format, step, span, moved) {
     width: Math.max(element.clientWidth, 100),
     height: HEIGHT,
     legend: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 22, 0, 0],
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     scales: {
       x: { time: true, range: (_, first, last) => window(first, last, span / 1000) },

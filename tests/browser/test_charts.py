@@ -62,6 +62,8 @@ class Charts(BrowserCase):
             route.continue_() if len(asked) == 1 else None
 
         context.route("**/stats", once)
+        # Nor any of the last hour.
+        context.route("**/samples", lambda route: route.fulfill(json={"instance": "another", "interval_ms": 10_000, "samples": []}))
         page = self.open(context=context)
         expect(page.locator("canvas")).to_have_count(3)
         for text in page.get_by_text("Gathering the first figures").all():

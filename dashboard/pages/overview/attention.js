@@ -59,12 +59,14 @@ function Group({ title, icon, rows, more, note }) {
     ${rows.length > MOST && html`<p class="note">${more ? html`<a href=${more}>and ${count(rows.length - MOST)} more</a>` : `and ${count(rows.length - MOST)} more`}</p>`}`;
 }
 
-/** Of a lock whose waiters have not been looked at yet, how many there are. */
+/** Until the first queue has been looked at, the number of waiters of each lock. */
 function waits() {
-  const rows = contended().flatMap((lock) => {
+  const crowded = contended();
+  const isLooked = crowded.some(({ name }) => queueOf(name));
+  const rows = crowded.flatMap((lock) => {
     const longest = queueOf(lock.name);
     const waited = longest && now() - longest.since;
-    if (longest && waited < NOTICED) return [];
+    if (longest ? waited < NOTICED : isLooked) return [];
     const others = lock.waiters - 1;
     const who = longest && html`<${Foreign} value=${longest.owner} none="a waiter without an owner" />${others > 0 && ` and ${plural(others, "other", "others")}`} ${others > 0 ? "wait" : "waits"}`;
     return [{
