@@ -107,7 +107,8 @@ async function describe(locks, names, owner) {
 function holding(holders = []) {
   const reservation = holders[0]?.reservation;
   if (holders.length === 0) return 'nobody holds it now';
-  if (reservation) return `reserved by ${reservation.reservedBy ?? holders[0].owner ?? 'somebody'} until ${reservation.until} because ${reservation.reason}`;
+  const by = reservation?.reservedBy ?? holders[0].owner;
+  if (reservation) return `reserved${by ? ` by ${by}` : ''} until ${reservation.until} because ${reservation.reason}`;
   return `held by ${holders.map(({ owner }) => owner ?? 'somebody').join(', ')}`;
 }
 
