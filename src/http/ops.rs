@@ -2,6 +2,7 @@
 //! a copy of the store (`/backup`).
 
 use std::{
+    cmp::Reverse,
     convert::Infallible,
     io::{self, ErrorKind},
     sync::Arc,
@@ -28,7 +29,7 @@ use crate::{
     auth::{Access, Permission, scope},
     clock::rfc3339,
     config::StoreUrl,
-    engine::{BackupParts, SAMPLE_INTERVAL, Sample, StoreChange},
+    engine::{BackupParts, Incident, SAMPLE_INTERVAL, Sample, StoreChange},
     lock::{LockName, NamePrefix},
     release,
     store::{
@@ -444,6 +445,13 @@ pub(in crate::http) struct StatsBody {
     /// The lock with the most waiters through this gateway; null if there is none.
     #[schema(required = true)]
     longest_queue: Option<QueueBody>,
+    /// The locks with the longest waits through this gateway, longest first.
+    #[schema(max_items = 10)]
+    longest_waits: Vec<LongestWaitBody>,
+    /// The breaks, lost leases and refused stale writes of the last day that this gateway has made or seen,
+    /// newest first, of the locks that the key may view. A restart of the gateway forgets them.
+    #[schema(max_items = 100)]
+    incidents: Vec<IncidentBody>,
     /// The changes of the store that this gateway has noticed within a day, newest first.
     #[schema(max_items = 20)]
     store_changes: Vec<StoreChangeBody>,
@@ -459,6 +467,44 @@ struct QueueBody {
     name: Option<String>,
     /// The number of requests that wait for the lock through this gateway.
     waiters: usize,
+}
+
+/// The longest wait for a lock at one gateway.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LongestWait)]
+struct LongestWaitBody {
+    /// The name of the lock. Only if the key may view it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    name: Option<String>,
+    /// How long the longest-waiting of the requests for the lock through this gateway has waited.
+    waited_ms: u64,
+    /// The number of requests that wait for the lock through this gateway.
+    waiters: usize,
+}
+
+/// A break, a lost lease or a refused stale write.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Incident)]
+struct IncidentBody {
+    /// When the gateway learnt of it, by its clock.
+    #[schema(format = DateTime)]
+    at: String,
+    /// `broken` (a caller broke a lease), `lost` (a lease had ended while its holder relied on it),
+    /// `stale-write-refused` (a check refused the fencing token of a former holder).
+    #[schema(value_type = String, example = "broken")]
+    kind: &'static str,
+    /// The name of the lock.
+    name: String,
+    /// The owner of the lease; null if there is none or it is not known.
+    #[schema(required = true)]
+    owner: Option<String>,
+    /// The API key that broke the lease or asked for the check; null if there was none.
+    #[schema(required = true)]
+    by: Option<String>,
+    /// The reason of a break; how a lease was lost, in the words of a `lost` of a hold stream.
+    #[schema(required = true)]
+    reason: Option<String>,
 }
 
 /// A change of the store.
@@ -539,6 +585,13 @@ impl StatsBody {
                     name: views(&crowd.name).then(|| crowd.name.as_str().to_owned()),
                     waiters: crowd.waiters,
                 }),
+            longest_waits: longest_waits(&crowds, &views),
+            incidents: engine
+                .incidents()
+                .iter()
+                .filter(|it| views(&it.name))
+                .map(|it| it.as_ref().into())
+                .collect(),
             store_changes: engine
                 .store_changes()
                 .iter()
@@ -569,6 +622,35 @@ fn contended(
         longest_wait_ms: millis(crowd.longest),
     };
     crowds.into_iter().take(MOST_CONTENDED).map(body).collect()
+}
+
+fn longest_waits(
+    crowds: &[NameWaiters],
+    views: impl Fn(&LockName) -> bool,
+) -> Vec<LongestWaitBody> {
+    let mut crowds: Vec<_> = crowds.iter().collect();
+    crowds.sort_by_key(|crowd| Reverse(crowd.longest));
+    let body = |crowd: &NameWaiters| LongestWaitBody {
+        name: views(&crowd.name).then(|| crowd.name.as_str().to_owned()),
+        waited_ms: millis(crowd.longest),
+        waiters: crowd.waiters,
+    };
+    crowds.into_iter().take(MOST_CONTENDED).map(body).collect()
+}
+
+// === impl IncidentBody ===
+
+impl From<&Incident> for IncidentBody {
+    fn from(incident: &Incident) -> Self {
+        Self {
+            at: rfc3339(Some(incident.at)).to_string(),
+            kind: incident.kind.as_str(),
+            name: incident.name.as_str().to_owned(),
+            owner: incident.owner.as_deref().map(str::to_owned),
+            by: incident.by.as_deref().map(str::to_owned),
+            reason: incident.reason.as_deref().map(str::to_owned),
+        }
+    }
 }
 
 // === impl StoreChangeBody ===
