@@ -12,6 +12,7 @@ mod history;
 mod inspect;
 mod key;
 mod lease;
+mod list;
 mod order;
 mod program;
 mod reserve;

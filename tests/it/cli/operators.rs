@@ -138,7 +138,76 @@ fn a_list_is_sorted_and_filtered_by_what_waits_and_what_is_held_for_long() {
     let gateway = FakeGateway::new([two_locks()]);
     let none = gateway.typed("list --held-longer 2h").read();
     none.gives(0, "");
-    none.says("no such lock is held");
+    none.says("no held lock matches");
+    let gateway = FakeGateway::new([Reply::Answer(
+        200,
+        r#"{"locks":[],"next_cursor":null}"#.to_owned(),
+    )]);
+    let none = gateway.typed("list --prefix x").read();
+    none.says("no held lock matches");
+}
+
+#[test]
+fn a_list_is_sorted_by_the_longest_wait() {
+    let waiter = |position: u64, waited_ms: u64| {
+        format!(
+            r#"{{"position":{position},"owner":"ci","metadata":{{}},"mode":"exclusive","limit":null,
+                "waited_ms":{waited_ms}}}"#
+        )
+    };
+    let seen = format!(
+        r#"{{"state":"held","holders":[],"waiters":[{},{}],"waiter_count":2}}"#,
+        waiter(1, 31_000),
+        waiter(2, 9_000)
+    );
+    let gateway = FakeGateway::new([two_locks(), Reply::Answer(200, seen)]);
+    let listed = gateway.typed("list --sort wait").read();
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    let lines: Vec<_> = listed.out.lines().collect();
+    assert!(lines[1].starts_with("b  "), "{listed:?}");
+    assert_has(lines[1], "  2 (31s)  ");
+    assert!(lines[2].starts_with("a  "), "{listed:?}");
+    assert_eq!(gateway.received().len(), 2, "nobody waits for the other");
+}
+
+#[test]
+fn a_list_shows_what_is_held_for_longer_than_usual() {
+    let history = |name: &str, leases: usize| {
+        let lease = |number: usize| {
+            format!(
+                r#"{{"fencing_token":{number},"metadata":{{}},"notes":[],"ended":"released",
+                    "acquired_at":"2026-11-20T10:00:00.000Z","ended_at":"2026-11-20T10:00:10.000Z"}}"#
+            )
+        };
+        let leases: Vec<_> = (1..=leases).map(lease).collect();
+        let entries = leases.join(",");
+        Reply::Answer(
+            200,
+            format!(r#"{{"name":"{name}","entries":[{entries}],"dropped":0,"enabled":true}}"#),
+        )
+    };
+    let asked = |arguments: &str| {
+        // The lock with waiters is looked at first.
+        let replies = [two_locks(), history("b", 10), history("a", 9)];
+        let gateway = FakeGateway::new(replies);
+        let line = format!("list --longer-than-usual {arguments}");
+        let listed = gateway.typed(&line).read();
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        let received = gateway.received();
+        assert!(received[1].line.contains("/locks/b/history"));
+        assert!(received[2].line.contains("/locks/a/history"));
+        listed.out
+    };
+    assert_eq!(
+        asked(""),
+        "LOCK  HELD FOR  USUAL  TIMES  WAITERS  OWNER\nb     1m        10s    6x     2        ci\n"
+    );
+    let lock: Value = serde_json::from_str(&asked("--json")).unwrap();
+    assert_eq!(
+        (&lock["name"], &lock["usual"]["median_ms"]),
+        (&json!("b"), &json!(10_000))
+    );
+    typed("list --longer-than-usual --sort held").ends(2);
 }
 
 #[test]
