@@ -315,23 +315,23 @@ mod tests {
         for (lock, text) in [
             (
                 r#"{"name":"freeze","since_ms":31000,"holders":[{"owner":"ann"}]}"#,
-                "freeze since 31s: held by ann",
+                "freeze for 31s: held by ann",
             ),
             (
                 r#"{"name":"freeze","since_ms":900,"holders":[{"reservation":{"until":"soon","reason":"incident","reserved_by":"ann"}}]}"#,
-                "freeze since 900ms: reserved by ann until soon because incident",
+                "freeze for 900ms: reserved by ann until soon because incident",
             ),
             (
                 r#"{"name":"freeze","since_ms":900,"holders":[{"owner":"ann","reservation":{"until":"soon","reason":"incident","reserved_by":null}}]}"#,
-                "freeze since 900ms: held by ann, reserved until soon because incident",
+                "freeze for 900ms: held by ann, reserved until soon because incident",
             ),
             (
                 r#"{"name":"freeze","since_ms":2000,"holders":[]}"#,
-                "freeze since 2s: free",
+                "freeze for 2s: free",
             ),
             (
                 r#"{"name":null,"since_ms":1000,"holders":[]}"#,
-                "a lock that the key may not view, since 1s",
+                "a lock that the key may not view, for 1s",
             ),
         ] {
             let lease = holder(&format!(

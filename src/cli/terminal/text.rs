@@ -82,9 +82,9 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
 
 /// Describes the lock that a group waits for: its name, for how long the group has waited, and who holds the lock.
 pub(crate) fn awaited(lock: &AwaitedLock) -> String {
-    let since = duration(Duration::from_millis(lock.since_ms));
+    let waited = duration(Duration::from_millis(lock.since_ms));
     let Some(name) = &lock.name else {
-        return format!("a lock that the key may not view, since {since}");
+        return format!("a lock that the key may not view, for {waited}");
     };
     let how = match &lock.holders[..] {
         [] if lock.state == Some(LockState::Resting) => "rests after its last lease".to_owned(),
@@ -92,7 +92,7 @@ pub(crate) fn awaited(lock: &AwaitedLock) -> String {
         [holder] => held_by(holder).unwrap_or_else(|| "held".to_owned()),
         [_, _, ..] => format!("{} hold it", lock.holder_count.max(2)),
     };
-    format!("{} since {since}: {how}", visible(name))
+    format!("{} for {waited}: {how}", visible(name))
 }
 
 /// Says who has reserved or holds a lock, if that is known.
