@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::{
     client::{Client, ClientError, HeldLock, Holder, Inspection, ListRequest, LockState, Rest},
-    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Owner, Reason},
+    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Owner, Reason, SearchText},
 };
 
 use super::{
@@ -46,14 +46,15 @@ pub(super) struct BreakArgs {
     name: Option<LockName>,
     /// Break every lease of this owner, exactly, instead of one lock
     ///
-    /// Of a shared lock, the hundred leases that end first are looked at.
+    /// Of a shared lock, the hundred leases that end first are looked at. Requests of the owner that wait for a lock
+    /// stay in the queue, and may be granted a lock that this break has freed.
     #[arg(
         long,
         value_parser = Owner::new,
         conflicts_with_all = ["name", "any", "all", "fencing_token", "foreign_mark"]
     )]
     owner: Option<Owner>,
-    /// With --owner: show what would be broken, and break nothing
+    /// With --owner: show what would be broken, and what the owner waits for, and break nothing
     #[arg(long, requires = "owner")]
     dry_run: bool,
     /// Reason for the audit log: 1 to 200 characters
@@ -127,7 +128,7 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
     let found = leases_of(owner, client).await?;
     let leases = match found.len() {
         0 => {
-            let nothing = format!("{} holds nothing", visible(owner.as_str()));
+            let nothing = format!("\"{}\" holds nothing", visible(owner.as_str()));
             return Err(CliError::new(Exit::NotHeld, nothing));
         }
         1 => "1 lease".to_owned(),
@@ -150,7 +151,19 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
         None => format!("break {leases}"),
     };
     if args.dry_run {
-        output::note(&format!("would {does}"));
+        let waits = waits_of(owner, client).await?;
+        for ((name, position), waited) in &waits {
+            let (owner, waited) = (visible(owner.as_str()), duration(*waited));
+            output::note(&format!(
+                "{name}: {owner} waits for {waited}, position {position}"
+            ));
+        }
+        let stay = match waits.len() {
+            0 => String::new(),
+            1 => "; 1 request that waits stays".to_owned(),
+            many => format!("; {many} requests that wait stay"),
+        };
+        output::note(&format!("would {does}{stay}"));
         return Ok(());
     }
     args.confirm(&format!("{does}?"))?;
@@ -207,6 +220,34 @@ async fn leases_of(
             return Ok(leases
                 .map(|((name, _), (holder, waiters))| (name, holder, waiters))
                 .collect());
+        }
+    }
+}
+
+/// For how long the requests of an owner have waited, by lock and position. Of each lock the first hundred waiters are
+/// looked at.
+async fn waits_of(
+    owner: &Owner,
+    client: &Client,
+) -> Result<BTreeMap<(LockName, u64), Duration>, CliError> {
+    let mut request = ListRequest {
+        search: SearchText::new(owner.as_str()).ok(),
+        ..ListRequest::default()
+    };
+    let mut found = BTreeMap::new();
+    loop {
+        let page = client.list(&request).await?;
+        for lock in page.locks.iter().filter(|lock| lock.waiter_count > 0) {
+            for waiter in client.inspect(&lock.name).await?.waiters {
+                if waiter.owner.as_deref() == Some(owner.as_str()) {
+                    let waited = Duration::from_millis(waiter.waited_ms);
+                    found.insert((lock.name.clone(), waiter.position), waited);
+                }
+            }
+        }
+        request.cursor = page.next_cursor;
+        if request.cursor.is_none() {
+            return Ok(found);
         }
     }
 }

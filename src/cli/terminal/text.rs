@@ -13,7 +13,7 @@ pub(crate) use crate::client::format_duration as duration;
 /// Parses a duration such as `30s`, `500ms`, `2m` or `1h 30m`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; expected something like 30s, 500ms or 2m"))?;
+        .map_err(|_invalid| "expected a time such as 30s, 500ms, 2m or 1h 30m".to_owned())?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err("a duration is whole milliseconds".to_owned());
     }
@@ -179,6 +179,8 @@ mod tests {
         for bad in ["", "30", "-1s", "1.5x", "10us"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
+        let error = parse_duration("abc").unwrap_err();
+        assert_eq!(error, "expected a time such as 30s, 500ms, 2m or 1h 30m");
     }
 
     #[test]

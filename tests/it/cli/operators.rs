@@ -135,6 +135,9 @@ fn a_list_is_sorted_and_filtered_by_what_waits_and_what_is_held_for_long() {
     let listed = gateway.typed("list --sort waiters --json").read();
     let first: Value = serde_json::from_str(listed.out.lines().next().unwrap()).unwrap();
     assert_eq!(first["name"], "b");
+    typed("list --held-longer abc")
+        .ends(2)
+        .says("'--held-longer <TIME>': expected a time such as 30s");
     let gateway = FakeGateway::new([two_locks()]);
     let none = gateway.typed("list --held-longer 2h").read();
     none.gives(0, "");
@@ -238,6 +241,12 @@ fn what_a_job_holds_and_waits_for_is_shown_with_who_is_before_it() {
             inspected.json()["waiter_count"] == waiting
         });
     }
+    let dry = gateway
+        .typed("break --owner runner-8 --reason x --dry-run")
+        .read();
+    dry.says("freeze: runner-8 waits for ");
+    dry.says(", position 2\n");
+    dry.says("would break 1 lease; 1 request that waits stays");
     let found = gateway.typed("where RUNNER-8").read();
     let lines: Vec<_> = found.out.lines().collect();
     assert_eq!(lines.len(), 2, "{found:?}");
@@ -247,6 +256,10 @@ fn what_a_job_holds_and_waits_for_is_shown_with_who_is_before_it() {
     let behind = ": runner-8 job=J-runner-8, 2 of 2, behind runner-7 job=J-runner-7; held by ann";
     assert!(lines[1].ends_with(behind), "{found:?}");
     assert_has(&gateway.typed("where J-runner-7").read().out, "freeze");
+    for (exact, lines) in [("runner-8", 2), ("RUNNER-8", 0), ("unner-8", 0)] {
+        let found = gateway.typed(&format!("where {exact} --exact")).read();
+        assert_eq!(found.out.lines().count(), lines, "{found:?}");
+    }
     let nothing = gateway.typed("where nobody").read();
     nothing.gives(0, "");
     nothing.says("nothing with the text nobody holds or waits for a lock");
@@ -311,7 +324,7 @@ fn all_leases_of_an_owner_are_shown_and_broken() {
     gateway
         .typed(&format!("{owner} --yes"))
         .ends(107)
-        .says("runner-8 holds nothing");
+        .says("\"runner-8\" holds nothing");
     gateway.typed(&format!("{owner} a")).ends(2);
     gateway.typed("break --reason x --dry-run").ends(2);
 }
