@@ -151,6 +151,32 @@ fn a_list_is_sorted_and_filtered_by_what_waits_and_what_is_held_for_long() {
 }
 
 #[test]
+fn what_went_wrong_before_is_shown_from_the_figures_of_the_gateway() {
+    let figures = r#"{"store_changes":[{"at":"2020-11-20T12:00:00.000Z","kind":"failed-over","text":"moved"}],
+        "incidents":[
+            {"at":"2020-11-20T12:00:02.000Z","kind":"lost","name":"team:a","owner":"ci","by":null,"reason":"ended"},
+            {"at":"2020-11-20T12:00:01.000Z","kind":"broken","name":"deploy","owner":"ci","by":"ops","reason":"stuck"}
+        ]}"#;
+    let asked = |arguments: &str| {
+        let gateway = FakeGateway::new([Reply::Answer(200, figures.to_owned())]);
+        let shown = gateway.typed(&format!("events {arguments}")).ends(0);
+        assert!(gateway.received()[0].line.starts_with("GET /stats "));
+        shown
+    };
+    assert_eq!(
+        asked("--since 100y").out,
+        "2020-11-20T12:00:00.000Z  store-changed  failed-over: moved\n\
+         2020-11-20T12:00:01.000Z  broken    deploy  held by ci  broken by ops  (stuck)\n\
+         2020-11-20T12:00:02.000Z  lost      team:a  by ci  (ended)\n"
+    );
+    let team = asked("--since 100y --prefix team: --json").out;
+    assert_eq!(team.lines().count(), 2, "the store is everybody's: {team}");
+    let nothing = asked("--since 1h");
+    nothing.gives(0, "");
+    nothing.says("the gateway remembers nothing that went wrong in the last 1h");
+}
+
+#[test]
 fn a_list_is_sorted_by_the_longest_wait() {
     let waiter = |position: u64, waited_ms: u64| {
         format!(
