@@ -57,7 +57,6 @@ pub use backup::BackupParts;
 pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;
 pub use detach_on_drop::without_caller;
-pub use facts::{Incident, IncidentKind};
 pub use group::{AwaitedLock, GrantedGroup, GroupAcquireError, GroupRequest};
 pub use history::Actor;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};

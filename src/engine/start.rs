@@ -27,8 +27,8 @@ use crate::{
 
 use super::{
     check_memory::CheckMemory,
-    events::{Bus, Publisher},
-    facts::{Facts, HINTS, Incident, Incidents},
+    events::{Bus, Event, Publisher},
+    facts::{Facts, HINTS, Incidents},
     history::Recorder,
     leases::LeaseRegistry,
     reaper::Reaper,
@@ -304,7 +304,7 @@ impl Engine {
 
     /// The breaks, lost leases and refused stale writes of the last day that this gateway has made or seen, newest first,
     /// at most 100.
-    pub fn incidents(&self) -> Vec<Arc<Incident>> {
+    pub fn incidents(&self) -> Vec<Arc<Event>> {
         let facts = &self.0.facts;
         facts.incidents.since_yesterday(facts.events.now())
     }

@@ -29,7 +29,7 @@ use crate::{
     auth::{Access, Permission, scope},
     clock::rfc3339,
     config::StoreUrl,
-    engine::{BackupParts, Incident, SAMPLE_INTERVAL, Sample, StoreChange},
+    engine::{BackupParts, SAMPLE_INTERVAL, Sample, StoreChange, events::Event},
     lock::{LockName, NamePrefix},
     release,
     store::{
@@ -494,7 +494,8 @@ struct IncidentBody {
     #[schema(value_type = String, example = "broken")]
     kind: &'static str,
     /// The name of the lock.
-    name: String,
+    #[schema(required = true, nullable = false)]
+    name: Option<String>,
     /// The owner of the lease; null if there is none or it is not known.
     #[schema(required = true)]
     owner: Option<String>,
@@ -588,7 +589,7 @@ impl StatsBody {
             incidents: engine
                 .incidents()
                 .iter()
-                .filter(|it| views(&it.name))
+                .filter(|it| it.name.as_ref().is_some_and(&views))
                 .map(|it| it.as_ref().into())
                 .collect(),
             store_changes: engine
@@ -639,13 +640,13 @@ fn longest_waits(
 
 // === impl IncidentBody ===
 
-impl From<&Incident> for IncidentBody {
-    fn from(incident: &Incident) -> Self {
+impl From<&Event> for IncidentBody {
+    fn from(incident: &Event) -> Self {
         Self {
             at: rfc3339(Some(incident.at)).to_string(),
             kind: incident.kind.as_str(),
-            name: incident.name.as_str().to_owned(),
-            owner: incident.owner.as_deref().map(str::to_owned),
+            name: incident.name.as_ref().map(ToString::to_string),
+            owner: incident.owner.as_ref().map(ToString::to_string),
             by: incident.by.as_deref().map(str::to_owned),
             reason: incident.reason.as_deref().map(str::to_owned),
         }

@@ -11,46 +11,18 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    engine::{Actor, LossReason},
+    engine::{
+        LossReason,
+        events::{Event, EventKind},
+    },
     lock::{LockName, Owner},
-    with_all::with_all,
 };
 
 use super::fact::Fact;
 
-/// A break, a lost lease or a refused stale write, as one gateway has made or seen it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incident {
-    /// When the gateway learnt of it, by its clock. For display only.
-    pub at: SystemTime,
-    /// What has happened.
-    pub kind: IncidentKind,
-    /// The lock.
-    pub name: LockName,
-    /// The owner of the lease, if it has one and this gateway knows it.
-    pub owner: Option<Box<str>>,
-    /// The API key that broke the lease or asked for the check, if there was one.
-    pub by: Option<Arc<str>>,
-    /// The reason of a break, or how a lease was lost.
-    pub reason: Option<Box<str>>,
-}
-
-with_all! {
-    /// The kind of an incident.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum IncidentKind {
-        /// A caller has broken a lease or a foreign lock.
-        Broken => "broken",
-        /// A lease has ended while its holder relied on it.
-        Lost => "lost",
-        /// A check refused the fencing token of a lease that has ended, after a larger one was granted.
-        StaleWriteRefused => "stale-write-refused",
-    }
-}
-
-/// The last incidents, oldest first.
+/// The last incidents, oldest first, as events: `broken`, `lost` and `stale-write-refused`.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Incidents(Mutex<VecDeque<Arc<Incident>>>);
+pub(in crate::engine) struct Incidents(Mutex<VecDeque<Arc<Event>>>);
 
 /// How many incidents are kept, and for how long.
 const MAX_INCIDENTS: usize = 100;
@@ -62,52 +34,45 @@ impl Incidents {
     /// Keeps a fact about this lock, if the fact is an incident. A break is kept by the gateway that has carried it out,
     /// so the loss of a broken lease is none.
     pub(super) fn hear(&self, name: &LockName, fact: &Fact<'_>, now: impl FnOnce() -> SystemTime) {
-        let (kind, owner, by, reason) = match fact {
-            // Only the rest of a lease was ended, and its holder had released the lease.
-            Fact::Broken(Some(lease), ..) if lease.is_resting => return,
-            Fact::Broken(lease, by, reason) => {
-                let owner = lease.and_then(|it| it.said.owner.as_ref());
-                let (owner, by) = (owner.map(Owner::as_str), by.and_then(Actor::key));
-                (IncidentKind::Broken, owner, by, Some(*reason))
+        let is_incident = match fact {
+            // The holder of a lease that rests has released it.
+            Fact::Broken(lease, ..) => lease.is_none_or(|it| !it.is_resting),
+            Fact::StreamLost(_, reason) => {
+                !matches!(reason, LossReason::Broken | LossReason::Adopted)
             }
-            Fact::StreamLost(_, reason)
-                if !matches!(reason, LossReason::Broken | LossReason::Adopted) =>
-            {
-                (IncidentKind::Lost, None, None, Some(reason.as_str()))
-            }
-            Fact::Gone(lease, ..) if fact.lost_while_held().is_some() => {
-                let how = if lease.until <= Instant::now() {
-                    LossReason::Expired
-                } else {
-                    LossReason::Ended
-                };
-                let owner = lease.entry.owner.as_deref();
-                (IncidentKind::Lost, owner, None, Some(how.as_str()))
-            }
-            Fact::StaleWriteRefused(_, by) => (IncidentKind::StaleWriteRefused, None, *by, None),
-            _ => return,
+            Fact::StaleWriteRefused(..) => true,
+            _ => false,
         };
-        self.add(Incident {
-            at: now(),
-            kind,
-            name: name.clone(),
-            owner: owner.map(Into::into),
-            by: by.cloned(),
-            reason: reason.map(Into::into),
-        });
-    }
-
-    fn add(&self, incident: Incident) {
-        let mut incidents = self.0.lock();
-        if incidents.len() == MAX_INCIDENTS {
-            incidents.pop_front();
+        let incident = if is_incident {
+            Event::from_fact(name, fact, now())
+        } else if let (Fact::Gone(lease, ..), Some(_)) = (fact, fact.lost_while_held()) {
+            let is_over = lease.until <= Instant::now();
+            let how = if is_over {
+                LossReason::Expired
+            } else {
+                LossReason::Ended
+            };
+            let owner = lease.entry.owner.as_deref();
+            Some(Event {
+                owner: owner.and_then(|owner| Owner::new(owner).ok()),
+                reason: Some(how.as_str().into()),
+                ..Event::for_lock(EventKind::Lost, name, now())
+            })
+        } else {
+            None
+        };
+        if let Some(incident) = incident {
+            let mut incidents = self.0.lock();
+            if incidents.len() == MAX_INCIDENTS {
+                incidents.pop_front();
+            }
+            incidents.push_back(Arc::new(incident));
         }
-        incidents.push_back(Arc::new(incident));
     }
 
     /// The incidents of the last day, newest first.
-    pub(in crate::engine) fn since_yesterday(&self, now: SystemTime) -> Vec<Arc<Incident>> {
-        let is_kept = |it: &&Arc<Incident>| {
+    pub(in crate::engine) fn since_yesterday(&self, now: SystemTime) -> Vec<Arc<Event>> {
+        let is_kept = |it: &&Arc<Event>| {
             // A time in the future is that of a clock that was set back.
             now.duration_since(it.at).unwrap_or_default() <= KEPT
         };
@@ -120,6 +85,7 @@ impl Incidents {
 mod tests {
     use crate::{
         engine::{
+            Actor,
             history::RecordedLease,
             tests::scripted_store::{held, name},
         },

@@ -8,8 +8,6 @@ mod fact;
 mod incidents;
 mod tell;
 
-pub use incidents::{Incident, IncidentKind};
-
 pub(super) use fact::{Fact, ReleasedBy};
 pub(super) use incidents::Incidents;
 pub(super) use tell::{Facts, HINTS};
