@@ -151,19 +151,13 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
         None => format!("break {leases}"),
     };
     if args.dry_run {
-        let waits = waits_of(owner, client).await?;
-        for ((name, position), waited) in &waits {
-            let (owner, waited) = (visible(owner.as_str()), duration(*waited));
-            output::note(&format!(
-                "{name}: {owner} waits for {waited}, position {position}"
-            ));
+        let owner_text = visible(owner.as_str());
+        for ((name, position), ms) in waits_of(owner, client).await? {
+            let waited = duration(Duration::from_millis(ms));
+            let waits = format!("{owner_text} waits for {waited}, position {position}");
+            output::note(&format!("{name}: {waits}, and stays in the queue"));
         }
-        let stay = match waits.len() {
-            0 => String::new(),
-            1 => "; 1 request that waits stays".to_owned(),
-            many => format!("; {many} requests that wait stay"),
-        };
-        output::note(&format!("would {does}{stay}"));
+        output::note(&format!("would {does}"));
         return Ok(());
     }
     args.confirm(&format!("{does}?"))?;
@@ -224,12 +218,12 @@ async fn leases_of(
     }
 }
 
-/// For how long the requests of an owner have waited, by lock and position. Of each lock the first hundred waiters are
+/// For how many milliseconds the requests of an owner have waited, by lock and position. Of each lock the first hundred waiters are
 /// looked at.
 async fn waits_of(
     owner: &Owner,
     client: &Client,
-) -> Result<BTreeMap<(LockName, u64), Duration>, CliError> {
+) -> Result<BTreeMap<(LockName, u64), u64>, CliError> {
     let mut request = ListRequest {
         search: SearchText::new(owner.as_str()).ok(),
         ..ListRequest::default()
@@ -240,8 +234,7 @@ async fn waits_of(
         for lock in page.locks.iter().filter(|lock| lock.waiter_count > 0) {
             for waiter in client.inspect(&lock.name).await?.waiters {
                 if waiter.owner.as_deref() == Some(owner.as_str()) {
-                    let waited = Duration::from_millis(waiter.waited_ms);
-                    found.insert((lock.name.clone(), waiter.position), waited);
+                    found.insert((lock.name.clone(), waiter.position), waiter.waited_ms);
                 }
             }
         }

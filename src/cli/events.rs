@@ -77,8 +77,9 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
 
 /// Prints what the gateway remembers of this time before now.
 async fn print_past(args: &EventsArgs, client: &Client, since: Duration) -> Result<(), CliError> {
-    let begin = Timestamp::now().checked_sub(since);
-    let begin = begin.unwrap_or(Timestamp::MIN);
+    let begin = Timestamp::now()
+        .checked_sub(since)
+        .unwrap_or(Timestamp::MIN);
     let is_wanted = |event: &Event| {
         let at = event
             .at
@@ -91,9 +92,7 @@ async fn print_past(args: &EventsArgs, client: &Client, since: Duration) -> Resu
     let mut events = client.past_incidents().await?;
     events.retain(is_wanted);
     if events.is_empty() {
-        let since = duration(since);
-        let nothing = "the gateway remembers nothing that went wrong";
-        output::note(&format!("{nothing} in the last {since}"));
+        output::note("the gateway remembers nothing that went wrong in this time");
         return Ok(());
     }
     let lines = events.iter().map(|event| {

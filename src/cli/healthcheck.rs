@@ -60,10 +60,8 @@ pub(super) async fn healthcheck(
     args: &HealthcheckArgs,
     environment: &Environment,
 ) -> Result<(), CliError> {
-    let base = match &args.url {
-        Some(url) => url.clone(),
-        None => configured(args, environment)?,
-    };
+    let given = args.url.clone();
+    let base = given.map_or_else(|| configured(args, environment), Ok)?;
     let probe = if args.ready { "readyz" } else { "healthz" };
     let url = format!("{base}/{probe}");
     let client = client(args.identity.files(environment)?, args.timeout)?;

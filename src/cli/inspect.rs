@@ -1,14 +1,14 @@
-//! `latchgate inspect`, which shows the holders of a lock, and `latchgate check`, which says whether a lease with a fencing
-//! token is one.
+//! `latchgate inspect` and `latchgate list`, which show the holders of locks, and `latchgate check`, which says whether
+//! a lease with a fencing token is one.
 
-use std::{fmt::Write, time::Duration};
+use std::{cmp::Reverse, collections::HashSet, fmt::Write, num::NonZeroUsize, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
 use crate::{
-    client::{Holder, Inspection, LockState, Rest, Waiter, describe_grant},
-    lock::{FencingToken, History, LockName, Usual},
+    client::{HeldLock, Holder, Inspection, ListRequest, LockState, Rest, Waiter, describe_grant},
+    lock::{FencingToken, History, LockName, NamePrefix, Owner, SearchText, Usual},
 };
 
 use super::{
@@ -37,6 +37,47 @@ pub(super) struct InspectArgs {
     json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
+}
+
+/// Show the locks that are held.
+#[derive(Args)]
+pub(super) struct ListArgs {
+    /// Only locks whose names start with this prefix
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = NamePrefix::new)]
+    prefix: NamePrefix,
+    /// Only locks whose leases have this owner, exactly
+    #[arg(long, value_parser = Owner::new)]
+    owner: Option<Owner>,
+    /// Only locks that have this text in the name, or in the owner or a metadata value of a holder or a waiter
+    ///
+    /// Of the waiters of a lock, the first hundred are searched.
+    #[arg(long, value_name = "TEXT", value_parser = SearchText::new)]
+    search: Option<SearchText>,
+    /// Only locks that a holder has held for longer than this: 1h, 30m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    held_longer: Option<Duration>,
+    /// Only locks that requests wait for
+    #[arg(long)]
+    waiting: bool,
+    /// The order of the locks: by name, the longest held first, or those with the most waiters first [default: name]
+    #[arg(long, value_enum)]
+    sort: Option<SortBy>,
+    /// Show at most N locks, 1 or more [default: all]
+    #[arg(long, value_name = "N", value_parser = limit)]
+    limit: Option<NonZeroUsize>,
+    /// Print one JSON object per line, page by page
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SortBy {
+    Held,
+    Waiters,
+    Name,
 }
 
 /// Check that a lease with a fencing token holds a lock.
@@ -79,7 +120,7 @@ pub(super) async fn inspect(args: &InspectArgs, environment: &Environment) -> Re
 }
 
 /// How long the leases were held that their holders released: a broken or expired lease was held for too long.
-pub(super) fn usual_of(history: &History) -> Option<Usual> {
+fn usual_of(history: &History) -> Option<Usual> {
     let time = |text: &Option<String>| text.as_deref()?.parse::<Timestamp>().ok();
     let released = history.entries.iter();
     let released = released.filter(|it| it.ended.as_deref() == Some("released"));
@@ -91,7 +132,7 @@ pub(super) fn usual_of(history: &History) -> Option<Usual> {
 }
 
 /// The JSON of an inspection with one more field, if it is known.
-pub(super) fn with_usual(json: &str, usual: Option<Usual>) -> String {
+fn with_usual(json: &str, usual: Option<Usual>) -> String {
     let usual = usual.and_then(|it| serde_json::to_string(&it).ok());
     match (usual, json.trim_end().strip_suffix('}')) {
         (Some(usual), Some(begin)) => format!("{begin},\"usual\":{usual}}}\n"),
@@ -140,7 +181,7 @@ fn rests(rests: &[Rest]) -> String {
     rests.iter().map(line).collect()
 }
 
-pub(super) fn left_of(rest: &Rest) -> String {
+fn left_of(rest: &Rest) -> String {
     duration(Duration::from_millis(rest.available_in_ms))
 }
 
@@ -287,6 +328,168 @@ fn compared(held: Duration, usual: Option<Usual>) -> String {
         Some(times) => format!("{text}, {times}x longer than usual (median {median})"),
         None => format!("{text} (median {median})"),
     }
+}
+
+// === List ===
+
+/// The number of locks in one page of `latchgate list`.
+const PAGE: u32 = 500;
+
+pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(), CliError> {
+    let client = args.connection.client(environment)?;
+    let mut left = args.limit.map_or(usize::MAX, NonZeroUsize::get);
+    let mut request = ListRequest {
+        prefix: args.prefix.clone(),
+        owner: args.owner.clone(),
+        search: args.search.clone(),
+        limit: Some(PAGE),
+        cursor: None,
+    };
+    // Locks already printed: a lock may appear on two pages.
+    let mut seen = HashSet::new();
+    let mut table = Vec::new();
+    // Without an order, JSON is printed as it arrives.
+    let prints = args.json && args.sort.is_none();
+    while left > 0 {
+        if args.is_whole() {
+            request.limit = Some(PAGE.min(u32::try_from(left).unwrap_or(PAGE)));
+        }
+        let page = client.list(&request).await?;
+        let mut new: Vec<HeldLock> = page.locks;
+        new.retain(|lock| args.shows(lock) && seen.insert(lock.name.clone()));
+        if args.sort.is_none() {
+            new.truncate(left);
+            left -= new.len();
+        }
+        if prints {
+            print(&new)?;
+        } else {
+            table.extend(new);
+        }
+        request.cursor = page.next_cursor;
+        if request.cursor.is_none() {
+            break;
+        }
+    }
+    if prints {
+        return Ok(());
+    }
+    table.sort_by(|one, other| one.name.cmp(&other.name));
+    match args.sort {
+        Some(SortBy::Held) => table.sort_by_key(|lock| Reverse(longest_held(lock))),
+        Some(SortBy::Waiters) => table.sort_by_key(|lock| Reverse(lock.waiter_count)),
+        Some(SortBy::Name) | None => {}
+    }
+    table.truncate(args.limit.map_or(usize::MAX, NonZeroUsize::get));
+    if args.json {
+        return print(&table);
+    }
+    if table.is_empty() {
+        let is_named = args.owner.is_some() || args.search.is_some();
+        let is_sought = is_named || !args.prefix.as_str().is_empty();
+        output::note(if args.is_whole() && !is_sought {
+            "no lock is held"
+        } else {
+            "no held lock matches"
+        });
+        return Ok(());
+    }
+    output::answer(&show(&table))
+}
+
+/// The longest time that a holder has held the lock.
+fn longest_held(lock: &HeldLock) -> Option<Duration> {
+    lock.holders.iter().filter_map(held_for).max()
+}
+
+// === impl ListArgs ===
+
+impl ListArgs {
+    /// Whether the list shows every lock that the gateway sends, in any order.
+    fn is_whole(&self) -> bool {
+        !self.waiting && self.held_longer.is_none() && self.sort.is_none()
+    }
+
+    fn shows(&self, lock: &HeldLock) -> bool {
+        (!self.waiting || lock.waiter_count > 0)
+            && self
+                .held_longer
+                .is_none_or(|least| longest_held(lock) > Some(least))
+    }
+}
+
+fn limit(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .map_err(|_invalid| "expected a whole number, 1 or more".to_owned())
+}
+
+fn print(locks: &[HeldLock]) -> Result<(), CliError> {
+    if locks.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<&str> = locks.iter().map(HeldLock::json).collect();
+    output::answer(&lines.join("\n"))
+}
+
+/// Formats locks as a table with one row for each holder.
+fn show(locks: &[HeldLock]) -> String {
+    let head = [
+        "LOCK",
+        "MODE",
+        "HELD FOR",
+        "EXPIRES IN",
+        "WAITERS",
+        "FENCING TOKEN",
+        "OWNER",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    for lock in locks {
+        let first = rows.len();
+        rows.extend(lock.holders.iter().map(|holder| row(lock, holder)));
+        rows.extend(lock.resting.iter().map(|rest| {
+            let mut row: [String; 7] = Default::default();
+            (row[0], row[1]) = (lock.name.to_string(), "resting".to_owned());
+            (row[3], row[5]) = (left_of(rest), rest.fencing_token.to_string());
+            row[4] = waiters(lock);
+            row
+        }));
+        let more = lock.holder_count.saturating_sub(lock.holders.len() as u64);
+        if more > 0 {
+            let mut row: [String; 7] = Default::default();
+            (row[0], row[6]) = (lock.name.to_string(), format!("(and {more} more)"));
+            rows.push(row);
+        }
+        if let (Some(found), Some(row)) = (&lock.found, rows.get_mut(first))
+            && found.of == "waiter"
+        {
+            let (what, value) = (found.name.as_deref().unwrap_or(&found.field), &found.value);
+            let (what, value) = (visible(what), visible(value));
+            write!(row[6], " (a waiter has the {what} {value})")
+                .expect("writing to a String never fails");
+        }
+    }
+    aligned(&rows)
+}
+
+/// The table cell with the number of waiters.
+fn waiters(lock: &HeldLock) -> String {
+    or_dash(Some(lock.waiter_count).filter(|&count| count > 0))
+}
+
+fn row(lock: &HeldLock, holder: &Holder) -> [String; 7] {
+    let mode = match holder.slot {
+        Some(slot) => format!("slot {slot}"),
+        None => or_dash(holder.mode.as_deref().map(visible)),
+    };
+    [
+        lock.name.to_string(),
+        mode,
+        or_dash(held_for(holder).map(duration)),
+        expires_in(holder),
+        waiters(lock),
+        or_dash(holder.fencing_token),
+        owner_and_request(holder),
+    ]
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ mod history;
 mod inspect;
 mod key;
 mod lease;
-mod list;
 mod order;
 mod program;
 mod reserve;

@@ -89,11 +89,7 @@ type Key = (String, u64);
 fn has(text: &SearchText, exact: bool, holder: &Holder) -> bool {
     let values = holder.metadata.iter().flat_map(|it| it.values());
     let mut texts = holder.owner.iter().chain(values);
-    texts.any(|it| is_found(text, exact, it))
-}
-
-fn is_found(text: &SearchText, exact: bool, value: &str) -> bool {
-    text.is_in(value) && (!exact || value == text.as_str())
+    texts.any(|it| text.is_in(it) && (!exact || it == text.as_str()))
 }
 
 fn describe_hold(lock: &HeldLock, holder: &Holder) -> (Key, String) {
@@ -112,7 +108,7 @@ fn describe_hold(lock: &HeldLock, holder: &Holder) -> (Key, String) {
 fn waits(text: &SearchText, exact: bool, lock: &HeldLock, seen: &Inspection) -> Vec<(Key, String)> {
     let is_it = |waiter: &Waiter| {
         let mut texts = waiter.owner.iter().chain(waiter.metadata.values());
-        texts.any(|it| is_found(text, exact, it))
+        texts.any(|it| text.is_in(it) && (!exact || it == text.as_str()))
     };
     let holders: Vec<_> = seen.holders.iter().map(owner_and_request).collect();
     let holders = named("; held by ", &holders, seen.holder_count);

@@ -46,8 +46,7 @@ impl Incidents {
         let incident = if is_incident {
             Event::from_fact(name, fact, now())
         } else if let (Fact::Gone(lease, ..), Some(_)) = (fact, fact.lost_while_held()) {
-            let is_over = lease.until <= Instant::now();
-            let how = if is_over {
+            let how = if lease.until <= Instant::now() {
                 LossReason::Expired
             } else {
                 LossReason::Ended

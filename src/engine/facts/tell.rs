@@ -152,8 +152,7 @@ impl Facts {
     /// is known.
     pub(in crate::engine) fn tell(&self, name: &LockName, lease: Option<LeaseTag>, fact: Fact<'_>) {
         self.count(&fact);
-        let now = || self.events.now();
-        self.incidents.hear(name, &fact, now);
+        self.incidents.hear(name, &fact, || self.events.now());
         self.events.hear(name, lease, &fact);
         self.history.hear(name, fact);
     }
