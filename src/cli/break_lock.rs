@@ -218,8 +218,8 @@ async fn leases_of(
     }
 }
 
-/// For how many milliseconds the requests of an owner have waited, by lock and position. Of each lock the first hundred waiters are
-/// looked at.
+/// For how many milliseconds the requests of an owner have waited, by lock and position. Of each lock the first hundred
+/// waiters are looked at.
 async fn waits_of(
     owner: &Owner,
     client: &Client,
