@@ -29,7 +29,7 @@ function App() {
   if (state === "failed") return html`<main class="alone"><${Failed} problem=${problem} again=${() => begin()} /></main>`;
   if (state === "out") return html`<${Page} page="sign_in" /><${Said} />`;
   const { page, name } = route.value;
-  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />${opening.value && html`<${OpenLock} />`}`;
+  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />${opening.value && html`<${OpenLock} close=${() => (opening.value = false)} />`}`;
 }
 
 /** Hears events once the page is looked at. Where windows share no stream, it stops as soon as nobody looks. */

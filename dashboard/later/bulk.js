@@ -6,6 +6,7 @@ const { html, useLayoutEffect, useRef, useSignal } = modules["view.js"];
 const { ask, lockPath, Problem } = modules["model/api.js"];
 const { times } = modules["model/clock.js"];
 const { count, plural } = modules["model/format.js"];
+const { LONGEST_OWNER } = modules["model/name.js"];
 const { lockHref } = modules["model/route.js"];
 const { may, visiblePrefixes } = modules["model/session.js"];
 const { Dialog } = modules["parts/dialog.js"];
@@ -21,7 +22,6 @@ const MOST = 1_000;
 const PAGE = 1_000;
 /** So many requests are under way at once. */
 const ABREAST = 4;
-const LONGEST_OWNER = 128;
 
 /** Every lease of exactly this owner: `{name, fence, acquiredAt, may, reserved}`. */
 async function leasesOf(owner, stop) {

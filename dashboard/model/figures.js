@@ -212,7 +212,7 @@ function quantile(counts, bounds, part) {
 /** Forgets what they say of locks that may not be seen any more. */
 export function keepFigures(isSeen) {
   const stats = figures.value;
-  if (stats) figures.value = { ...stats, longest_queue: null, contended: stats.contended.filter(({ name }) => isSeen(name)) };
+  if (stats) figures.value = { ...stats, contended: stats.contended.filter(({ name }) => isSeen(name)) };
 }
 
 /** Forgets everything. */

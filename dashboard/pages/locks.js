@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useSignal } from "../view.js";
 import { count, plural } from "../model/format.js";
 import { keep, kept } from "../model/kept.js";
-import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
+import { isLoaded, listing, load, locks, locksVersion, MOST_LOADED } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { fits, isIncomplete, lower, MOST_FOUND, seeking, WAITERS, want } from "../model/search.js";
@@ -75,7 +75,7 @@ export function Locks() {
       <div class="actions">
         <button type="button" onClick=${() => (opening.value = true)}><${Icon} name="search" />Open lock…</button>
         ${seesSomething() && html`<${Export} what="locks" one="lock" many="locks" fields=${FIELDS} rows=${() => sorted(prefix, search, show, order).map(exported)} />`}
-        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />By owner…</button>`}
+        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />Free by owner…</button>`}
       </div>
     </div>
     ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, [search, prefix])}>
@@ -133,7 +133,7 @@ function List({ prefix, search, show, order, sortBy }) {
 
 /** What is said of the locks that are not loaded. */
 function Beyond({ prefix, search }) {
-  if (!search) return `There are more than the ${count(MOST)} that are loaded: search them, or say how the name begins.`;
+  if (!search) return `There are more than the ${count(MOST_LOADED)} that are loaded: search them, or say how the name begins.`;
   if (isIncomplete(prefix, search)) return "Searching the locks that are not loaded…";
   return seeking.value.more && `There are more matches than the ${count(MOST_FOUND)} that were loaded: search for more text.`;
 }

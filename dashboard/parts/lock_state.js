@@ -43,12 +43,10 @@ export function stateOf(lock) {
   return lock.ttl && left < lock.ttl / 4 ? "ending" : "held";
 }
 
-/** The state of a lock that is held, or was a moment ago. `quiet`: what is as it should be does not show. */
-export function LockState({ lock, quiet = false }) {
+/** The state of a lock that is held, or was a moment ago. */
+export function LockState({ lock }) {
   tick.value;
-  const state = stateOf(lock);
-  if (quiet && state === "held") return html`<span class="out-of-sight">held</span>`;
-  return html`<${StateMark} state=${state} />`;
+  return html`<${StateMark} state=${stateOf(lock)} />`;
 }
 
 /** A state by its word. */

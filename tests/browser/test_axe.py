@@ -77,7 +77,7 @@ class Axe(BrowserCase):
             row = page.get_by_role("row").filter(has_text="deploy:prod")
             expect(row).to_have_count(1)
             self.assert_accessible(page, f"locks, {look}")
-            self.assert_pane(page, page.get_by_role("button", name="By owner…"), "Free what an owner holds", look)
+            self.assert_pane(page, page.get_by_role("button", name="Free by owner…"), "Free what an owner holds", look)
             page.get_by_label("Owner, exactly").fill("ci-runner-7")
             page.keyboard.press("Enter")
             expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(1)

@@ -10,7 +10,7 @@ class Bulk(BrowserCase):
     KEYS = {"ops": ["--acquire", "*", "--view", "*", "--break", "team:"], "other": ["--acquire", "*", "--view", "*"]}
 
     def dialog(self, page, owner="ci-runner-8"):
-        page.get_by_role("button", name="By owner…").click()
+        page.get_by_role("button", name="Free by owner…").click()
         dialog = page.get_by_role("dialog", name="Free what an owner holds")
         dialog.get_by_label("Owner").fill(owner)
         page.keyboard.press("Enter")
@@ -54,7 +54,7 @@ class Bulk(BrowserCase):
         self.assertEqual({body["grace_ms"] for body in self.sent}, {30_000})
         self.assertEqual(self.fence("team:a"), self.leases["team:a"]["fencing_token"])
         page.keyboard.press("Escape")
-        page.get_by_role("button", name="Asked").click()
+        page.get_by_role("button", name="Release requested").click()
         expect(page.locator(".grid .body .of-name a")).to_have_text(["team:a", "team:b"])
 
     def test_breaks_what_was_shown_and_nothing_that_came_later(self):
@@ -88,7 +88,7 @@ class Bulk(BrowserCase):
         page = self.open("/locks")
         self.sign_in(page, "other")
         expect(page.locator(".grid .body .row")).to_have_count(1)
-        expect(page.get_by_role("button", name="By owner…")).to_have_count(0)
+        expect(page.get_by_role("button", name="Free by owner…")).to_have_count(0)
 
     def test_every_width(self):
         page = self.opened()

@@ -7,12 +7,12 @@ import { Details, Kind } from "../../parts/event_text.js";
 import { Foreign } from "../../parts/text.js";
 import { Moment } from "../../parts/times.js";
 
-const MOST = 30;
+const MOST_EVENTS = 30;
 
 /** The last events of the lock. */
 export function Timeline({ name }) {
   feedVersion.value;
-  const events = eventsOf(name, MOST);
+  const events = eventsOf(name, MOST_EVENTS);
   return html`<section class="panel timeline" aria-labelledby="timeline">
     <h2 id="timeline">Last events <a class="aside" href=${href("events", { prefix: name })}>All events</a></h2>
     ${events.length === 0 && html`<p class="nothing">Events appear here as they happen.</p>`}

@@ -50,7 +50,7 @@ function Name({ lock }) {
   const state = stateOf(lock);
   return html`<span class="named">
       <a href=${lockHref(lock.name)} tabindex="-1"><${Foreign} value=${lock.name} /></a>
-      ${state !== "held" && html`<span class="tag"><${StateMark} state=${state} /></span>`}
+      ${state === "held" ? html`<span class="out-of-sight">held</span>` : html`<span class="tag"><${StateMark} state=${state} /></span>`}
     </span><${Match} lock=${lock} />`;
 }
 
@@ -62,7 +62,7 @@ export function found(lock, part) {
   const match = fits(lock, part) && matchOf(lock.name);
   if (!match) return null;
   const { of, field, name, value } = match;
-  return [field === "metadata" ? `${of}, ${name}` : field === "key" ? `API key of a ${of}` : of, value];
+  return [field === "metadata" ? `${of}, ${name}` : of, value];
 }
 
 function Match({ lock }) {
