@@ -8,7 +8,7 @@ import { forgetEvents, hear, keepEvents, lookBack } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, listing, load, tidy } from "./model/locks.js";
-import { isArmed, keepNotices } from "./model/notices.js";
+import { isArmed, keepNotices, lookAtArmed } from "./model/notices.js";
 import { isShared } from "./model/relay.js";
 import { route } from "./model/route.js";
 import { cancelSearch, seekAgain } from "./model/search.js";
@@ -47,6 +47,7 @@ listen({
   resync(why) {
     if (why === "first") return load();
     catchUp();
+    lookAtArmed();
     // What the stream would have told of the key meanwhile was not heard either.
     if (why === "again") lookAgain();
   },

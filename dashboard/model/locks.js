@@ -26,7 +26,7 @@ const REFRESH = { failed: 5_000, few: 15_000, many: 60_000 };
 const FEW = 2_000;
 
 /** Between loads that gaps and reconnects ask for. */
-const PAUSE = { least: 1_000, most: 15_000 };
+const CATCH_UP = { least: 1_000, most: 15_000 };
 
 /**
  * By name: `{name, fence, owner, metadata, group, reservation, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
@@ -95,11 +95,11 @@ let pause = 0;
  */
 export function catchUp() {
   if (catching !== null) return;
-  const calm = now() - caughtUpAt > 4 * PAUSE.most;
-  pause = calm ? 0 : Math.min(PAUSE.most, Math.max(PAUSE.least, pause * 2));
+  const calm = now() - caughtUpAt > 4 * CATCH_UP.most;
+  pause = calm ? 0 : Math.min(CATCH_UP.most, Math.max(CATCH_UP.least, pause * 2));
   const due = () => {
     if (listing.value.state === "idle") return void (catching = null);
-    if (walking) return void (catching = setTimeout(due, PAUSE.least));
+    if (walking) return void (catching = setTimeout(due, CATCH_UP.least));
     catching = null;
     caughtUpAt = now();
     load();
@@ -359,6 +359,9 @@ export function forgetLocks() {
   listing.value = { state: "idle", more: false, partial: false };
   changed();
 }
+
+/** Whether events may be missing of what was not listed again yet. */
+export const isCatchingUp = () => catching !== null || walking;
 
 /** Whether nobody has asked for any lock. */
 export const isIdle = () => listing.peek().state === "idle";

@@ -1,6 +1,7 @@
 // The held locks, live.
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
+import { queueOf } from "../model/attention.js";
 import { count, plural } from "../model/format.js";
 import { keep, kept } from "../model/kept.js";
 import { isLoaded, listing, load, locks, locksVersion, MOST_LOADED } from "../model/locks.js";
@@ -34,7 +35,14 @@ const BY = {
   left: (lock) => lock.expiresAt,
   fence: (lock) => lock.fence,
   waiters: (lock) => lock.waiters,
+  wait: waitOf,
 };
+
+/** As far as the overview has looked at its queue. */
+function waitOf(lock) {
+  const longest = queueOf(lock)?.longest;
+  return longest ? -longest.since : null;
+}
 
 /** The words of the sorts, for where there is no table head to press. */
 const SORTS = [
@@ -43,6 +51,7 @@ const SORTS = [
   ["-age", "Longest held"],
   ["left", "Least time left"],
   ["-waiters", "Most waiters"],
+  ["-wait", "Longest wait"],
   ["-fence", "Newest"],
 ];
 

@@ -1,7 +1,7 @@
 // What each column of the list shows of a lock.
 
 import { html } from "../../view.js";
-import { tick, wall } from "../../model/clock.js";
+import { there, tick } from "../../model/clock.js";
 import { count, NOTHING } from "../../model/format.js";
 import { lockHref, route } from "../../model/route.js";
 import { fits, lower, matched, matchOf } from "../../model/search.js";
@@ -31,7 +31,7 @@ export const FIELDS = ["name", "state", "owner", "holders", "acquired_at", "expi
 /** A lock with these fields. */
 export function exported(lock) {
   const { name, owner, count: holders, acquiredAt, expiresAt, waiters, fence, reservation, metadata } = lock;
-  const time = (at) => (at === null ? null : wall(at).toISOString());
+  const time = (at) => (at === null ? null : there(at).toISOString());
   return {
     name, state: stateOf(lock), owner, holders: lock.rests ? 0 : (holders ?? 1), acquired_at: time(acquiredAt), expires_at: time(expiresAt), waiters,
     fencing_token: fence, reserved_until: reservation?.until ?? null, reservation_reason: reservation?.reason ?? null, metadata,
