@@ -59,6 +59,8 @@ class Export(AttentionCase):
         # Oldest first.
         self.assertEqual([row["kind"] for row in rows], ["acquired", "broken"])
         self.assertEqual(rows[1]["reason"], "'=HYPERLINK(1)")
+        for field in ("reservation", "waiting", "change"):
+            self.assertIn(field, rows[0])
 
     def test_the_history_of_a_lock(self):
         context = self.context()

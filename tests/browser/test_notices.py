@@ -59,6 +59,33 @@ class Notices(BrowserCase):
         page.wait_for_timeout(2_500)
         self.assertEqual(self.notices(page), [])
 
+    def test_where_the_list_does_not_have_the_lock_the_gateway_is_asked(self):
+        lease = self.gateway.acquire("deploy", ttl_ms=600_000)
+        waiter = self.gateway.wait_for("deploy", "ci-7")
+        page = self.opened()
+        page.get_by_role("button", name="Tell me").click()
+        expect(page.get_by_role("button", name="Notices on")).to_be_visible()
+        page.get_by_role("link", name="Locks", exact=True).first.click()
+        page.get_by_label("Name begins with").fill("other")
+        expect(page.locator(".grid .body .row")).to_have_count(0)
+        self.gateway.call("DELETE", lock("deploy"), headers={"Lock-Token": lease["token"]})
+        until("it has passed", lambda: waiter.lease)
+        page.wait_for_timeout(2_500)
+        self.assertEqual(self.notices(page), [])
+        self.gateway.call("DELETE", lock("deploy"), headers={"Lock-Token": waiter.lease["token"]})
+        self.told(page, "deploy is free")
+
+    def test_a_browser_that_throws_loses_no_event(self):
+        lease = self.gateway.acquire("deploy", ttl_ms=600_000)
+        page = self.opened(more="window.Notification = class extends Notification { constructor() { super(); throw new TypeError('Illegal constructor'); } };")
+        page.get_by_role("button", name="Tell me").click()
+        expect(page.get_by_role("button", name="Notices on")).to_be_visible()
+        self.gateway.call("POST", lock("deploy", "break"), {"reason": "a newer one is ready", "grace_ms": 500_000})
+        expect(page.locator(".title .state")).to_have_text("asked")
+        expect(page.get_by_role("region", name="Last events")).to_contain_text("a newer one is ready")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        self.gateway.call("DELETE", lock("deploy"), headers={"Lock-Token": lease["token"]})
+
     def test_that_this_page_has_got_it(self):
         lease = self.gateway.acquire("deploy", ttl_ms=600_000)
         page = self.opened()
