@@ -136,8 +136,8 @@ export function Bulk({ owner, close }) {
     if (!hits.value) find();
     else if (!outcomes.value && meant.length > 0) end();
   };
-  // In the midst of it nothing is closed: what became of each lease would not be known.
-  const leave = () => (outcomes.value && busy.value ? (halted.current = true) : close());
+  // In the midst of it the first word only stops it: what became of each lease would not be known.
+  const leave = () => (outcomes.value && busy.value && !halted.current ? (halted.current = true) : close());
   const isOver = outcomes.value && !busy.value;
   const leases = plural(meant.length, "lease", "leases");
   return html`<${Dialog} title="Free what an owner holds" close=${leave} wide>

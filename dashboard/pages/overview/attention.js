@@ -147,10 +147,10 @@ const CHANGES = { "failed-over": "The store failed over", moved: "The store move
 
 function store() {
   const known = gateways();
-  const bad = known.flatMap(({ stats: { instance, checks } }) =>
+  const bad = known.flatMap(({ stats: { instance, checks }, time }) =>
     checks.filter(({ status }) => status !== "passing" && status !== "draining").map(({ name, status, detail }) => ({
       key: `${instance} ${name}`,
-      time: "now",
+      time: Date.now() - time < NOTICED ? "now" : `${duration(Date.now() - time)} ago`,
       what: html`<strong>${name}: ${status}</strong>${known.length > 1 && html` at gateway <span class="mono">${instance.slice(0, 8)}</span>`}${detail && html`, <${Foreign} value=${detail} whole />`}`,
     })));
   // An event tells of a change before the next figures do.
