@@ -1,4 +1,4 @@
-// The dialog that reserves the lock until a time.
+// The dialog that reserves the lock until a time, or extends a reservation.
 
 import { modules } from "../app.js";
 
@@ -56,10 +56,11 @@ function placed(problem) {
 /** The reasons of the gateway are read behind the name of the field. */
 const NAMED = { until: "The time", reason: "The reason", owner: "The owner" };
 
-/** The dialog. `lock` is null if the lock may not be seen. */
-export function Reserve({ name, lock, close, done }) {
-  const until = useSignal(local(proposed()));
-  const given = { reason: useSignal(""), owner: useSignal("") };
+/** The dialog. `lock` is null if the lock may not be seen. `extended`: the holder whose reservation is extended, if one is. */
+export function Reserve({ name, lock, extended, close, done }) {
+  const before = extended?.reservation;
+  const until = useSignal(local(before ? new Date(Date.parse(before.until) + HOUR) : proposed()));
+  const given = { reason: useSignal(before?.reason ?? ""), owner: useSignal(extended?.owner ?? "") };
   const waits = useSignal(false);
   const wrong = useSignal({});
   const since = useRef(null);
@@ -102,7 +103,7 @@ export function Reserve({ name, lock, close, done }) {
     };
     wrong.value = errors;
     if (Object.keys(errors).length > 0) return focus(errors);
-    const body = { reserve: { until: stamp(end), reason }, ...(owner && { owner }) };
+    const body = { reserve: { until: stamp(end), reason }, ...(owner && { owner }), ...(extended && { extends: extended.fencing_token }) };
     const text = JSON.stringify(body);
     if (!trouble.value?.isUnknown || attempt.current.text !== text) attempt.current = { text, key: freshKey() };
     await send(body, `Reserved until ${appointment(end)}.`);
@@ -111,7 +112,7 @@ export function Reserve({ name, lock, close, done }) {
   };
   const isWaiting = busy.value && waits.value;
   const fixed = { readonly: busy.value };
-  return html`<${Dialog} title="Reserve the lock" close=${close}>
+  return html`<${Dialog} title=${extended ? "Extend the reservation" : "Reserve the lock"} close=${close}>
     <form onSubmit=${submit} class="reserve" noValidate>
       <dl class="facts">
         <div class="wide"><dt>Lock</dt><dd class="mono"><${Foreign} value=${name} whole /></dd></div>
@@ -122,18 +123,18 @@ export function Reserve({ name, lock, close, done }) {
         ${picks().map(([words, time]) => html`<button type="button" class="chip" key=${words} disabled=${busy.value} aria-pressed=${until.value === local(time)} onClick=${() => (until.value = local(time))}>${words}</button>`)}
       </div>
       <${Line} id="reason" label="Reason (other callers can read it)" required maxlength=${LONGEST_REASON} placeholder="demo for the customer" value=${given.reason} field=${fields.reason} wrong=${wrong.value.reason} ...${fixed} />
-      ${!session.value.authentication &&
+      ${!extended && !session.value.authentication &&
       html`<${Line} id="owner" label="Your name (optional)" maxlength=${LONGEST_OWNER} placeholder="anna" value=${given.owner} field=${fields.owner} wrong=${wrong.value.owner} ...${fixed} />`}
-      <label class="check">
+      ${!extended && html`<label class="check">
         <input type="checkbox" checked=${waits.value} disabled=${busy.value} onChange=${(event) => (waits.value = event.target.checked)} />
         Wait in the queue if the lock is held
-      </label>
+      </label>`}
       ${isWaiting && html`<${Waiting} since=${since.current} />`}
       ${!placed(trouble.value) && html`<${Trouble} problem=${trouble.value} />`}
       ${trouble.value?.isUnknown && html`<p class="remark">The lock may be reserved. Asking again is safe: the same request gets the same reservation.</p>`}
       <footer>
         <button type="button" class="quiet" onClick=${close}>${isWaiting ? "Give up" : "Cancel"}</button>
-        <button type="submit" class="main" ref=${button} disabled=${busy.value}>${isWaiting ? "Waiting…" : busy.value ? "Reserving…" : "Reserve"}</button>
+        <button type="submit" class="main" ref=${button} disabled=${busy.value}>${isWaiting ? "Waiting…" : busy.value ? (extended ? "Extending…" : "Reserving…") : extended ? "Extend" : "Reserve"}</button>
       </footer>
     </form>
   <//>`;

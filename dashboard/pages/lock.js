@@ -56,7 +56,8 @@ function Page({ name }) {
   const breaking = useSignal(null);
   // The rest or the reservation to end, for the dialog: `{kind, fence}`.
   const ending = useSignal(null);
-  const reserving = useSignal(false);
+  // `{extended}` for the dialog: the holder whose reservation is extended, or null for a new one.
+  const reserving = useSignal(null);
   const ordering = useSignal(false);
   const held = lock?.state === "held";
   const isShared = lock?.holder_count > 1;
@@ -76,8 +77,9 @@ function Page({ name }) {
       ${lock && (held || isResting ? html`<${LockState} lock=${lock.shown} />` : html`<${StateMark} state="free" />`)}
       <div class="actions">
         ${lock && canNotify && html`<${Tell} name=${name} />`}
-        ${reserves && html`<button type="button" onClick=${() => (reserving.value = true)}><${Icon} name="reserved" />Reserve…</button>`}
+        ${reserves && html`<button type="button" onClick=${() => (reserving.value = { extended: null })}><${Icon} name="reserved" />Reserve…</button>`}
         ${orders && html`<button type="button" onClick=${() => (ordering.value = true)}><${Icon} name="order-set" />Order…</button>`}
+        ${isMine && reserves && html`<button type="button" onClick=${() => (reserving.value = { extended: lock.holder })}><${Icon} name="renewed" />Extend…</button>`}
         ${isMine &&
         html`<button type="button" onClick=${() => (ending.value = { kind: "reservation", fence: lock.holder.fencing_token })}><${Icon} name="released" />End reservation…</button>`}
         ${held &&
@@ -109,7 +111,7 @@ function Page({ name }) {
       </div>`}
     ${breaking.value && lock && breaks && html`<${Break} ...${{ name, lock }} target=${breaking.value.holder} close=${() => (breaking.value = null)} done=${again} />`}
     ${ending.value && lock && (breaks || ending.value.kind === "reservation") && html`<${End} ...${{ name, lock, ...ending.value }} close=${() => (ending.value = null)} done=${again} />`}
-    ${reserving.value && reserves && html`<${Reserve} ...${{ name, lock }} close=${() => (reserving.value = false)} done=${again} />`}
+    ${reserving.value && reserves && html`<${Reserve} ...${{ name, lock, ...reserving.value }} close=${() => (reserving.value = null)} done=${again} />`}
     ${ordering.value && orders && html`<${SetOrder} ...${{ name, lock }} close=${() => (ordering.value = false)} done=${again} />`}
   </div>`;
 }

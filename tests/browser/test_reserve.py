@@ -324,6 +324,34 @@ class Reserving(Faked):
         self.assertEqual(len(self.acquires), 1)
 
 
+class Extending(Faked):
+    def test_sends_the_new_time_with_the_fencing_token(self):
+        page = self.open("/locks/staging", context=self.faked([reserved()], answers=[201]))
+        page.get_by_role("button", name="Extend…").click()
+        dialog = page.get_by_role("dialog", name="Extend the reservation")
+        expect(dialog.get_by_label("Until")).to_have_value("2099-12-04T19:00")
+        expect(dialog.get_by_label("Reason")).to_have_value("demo")
+        expect(dialog.get_by_role("checkbox")).to_have_count(0)
+        dialog.get_by_role("button", name="Extend", exact=True).click()
+        expect(dialog).to_have_count(0)
+        self.assertEqual(self.acquires, [{"reserve": {"until": "2099-12-04T18:00:00Z", "reason": "demo"}, "extends": 7}])
+
+    def test_a_refusal_is_shown(self):
+        changed = problem("holder-changed", 409, "another lease holds the lock")
+        self.forgive("status of 409")
+        page = self.open("/locks/staging", context=self.faked([reserved()], answers=[changed]))
+        page.get_by_role("button", name="Extend…").click()
+        dialog = page.get_by_role("dialog", name="Extend the reservation")
+        dialog.get_by_role("button", name="Extend", exact=True).click()
+        expect(dialog).to_contain_text("another lease holds the lock")
+
+    def test_is_offered_for_the_own_reservation_alone(self):
+        for by, without in (("bob", ()), ("alice", ("reserve",))):
+            page = self.open("/locks/staging", context=self.faked([reserved()], by=by, without=without))
+            expect(page.get_by_role("region", name="Holder")).to_contain_text("Reserved by alice")
+            expect(page.get_by_role("button", name="Extend…")).to_have_count(0)
+
+
 class Ending(Faked):
     def test_whoever_reserved_it_ends_it_without_the_permission_to_break(self):
         page = self.open("/locks/staging", context=self.faked([reserved()], without=["break"]))
