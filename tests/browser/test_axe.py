@@ -166,7 +166,7 @@ class Attending(AttentionCase):
             expect(page.locator(".longer")).to_be_visible()
             timeline = page.get_by_role("region", name="Timeline")
             timeline.locator(".lane .span").first.focus()
-            expect(timeline.get_by_role("status")).to_contain_text("held it")
+            expect(timeline.locator(".at")).to_contain_text("held it")
             self.assert_accessible(page, f"a lock over time, {look}")
             self.assert_fits(page)
             page.close()
