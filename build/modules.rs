@@ -115,7 +115,7 @@ impl Joined<'_> {
 /// Tells lines of code from comments that begin a line; such a comment between `/**` and `*/` may have several lines.
 fn code_lines() -> impl FnMut(&&str) -> bool {
     let mut in_comment = false;
-    move |line| {
+    move |line: &&str| {
         let text = line.trim();
         let is_comment = in_comment || text.starts_with("/**") || text.starts_with("//");
         in_comment = (in_comment || text.starts_with("/**")) && !text.ends_with("*/");
