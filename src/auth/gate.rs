@@ -268,7 +268,7 @@ impl Access {
         ends.into_iter().flatten().min()
     }
 
-    /// The scope of the caller's idempotency keys: the name of its API key, so that a new secret changes nothing.
+    /// Who the caller is: with an API key the name of the key, so that a new secret changes nothing.
     pub fn id(&self) -> CallerId {
         match &self.0 {
             None => CallerId::ANONYMOUS,
@@ -276,8 +276,14 @@ impl Access {
         }
     }
 
-    /// The name of the caller's API key; `None` at a gateway without keys.
+    /// The caller as people are shown it: with an API key the name of the key. `None` at a gateway without keys.
     pub fn name(&self) -> Option<&Arc<str>> {
+        self.key().map(|key| &key.name)
+    }
+
+    /// The mark of the caller ([`CallerId::mark`]), for every question whether it is the same caller that needs a text.
+    /// `None` at a gateway without keys.
+    pub fn mark(&self) -> Option<&Arc<str>> {
         self.key().map(|key| &key.name)
     }
 

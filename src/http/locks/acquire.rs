@@ -395,7 +395,7 @@ impl AcquireBody {
         let reservation = Reservation {
             until_ms,
             reason,
-            by: caller.name().cloned(),
+            by: caller.mark().cloned(),
         };
         let most = gateway.config.limits.max_reserve_ms;
         let refuse = |reason: String| Err(Problem::invalid_field("reserve.until", reason));

@@ -293,10 +293,8 @@ pub(in crate::http) fn why_it_waits(first: &Waiter, which: &str, count: u64) -> 
 /// Says by whom, until when and why the lock is reserved, if the lease is a reservation that the caller may see.
 fn reserved(lease: &HeldLease) -> Option<String> {
     let reservation = lease.reservation.as_deref()?;
-    let (reason, by) = (&reservation.reason, &reservation.by);
-    let by = by
-        .as_ref()
-        .map_or_else(String::new, |by| format!(" by {by}"));
+    let (reason, by) = (&reservation.reason, reservation.by_label());
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
     let until = rfc3339(Some(reservation.until()));
     Some(format!(
         "The lock is reserved{by} until {until}, because {reason}"
