@@ -1,4 +1,4 @@
-//! Sessions of browsers: the id of the secret that was sent, sealed with an end time.
+//! Sessions of browsers: the id of the secret that was sent, sealed with an end time. Also the secrets that seal them.
 //!
 //! No API key may be where a script of the page could read it. `POST /session` admits a caller by key and sets a
 //! cookie: the id of the secret and an end, sealed with ChaCha20-Poly1305 under `auth.session_secret_file` or a
@@ -11,21 +11,19 @@
 
 use std::{
     fmt,
+    fs::{DirBuilder, OpenOptions},
+    io::{ErrorKind, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use hmac::{Hmac, KeyInit, Mac};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use sha2::Sha256;
-
 use crate::{
     bounded_file::{self, FileError},
-    config::AuthConfig,
+    config::{AuthConfig, StoreUrl},
 };
 
-use super::{ApiKeyId, api_key::random};
+use super::{ApiKey, ApiKeyId, api_key::random, oidc::PURPOSE as EXCHANGED, seal::Seal};
 
 /// A caller that has sent an API key, and need not send it again until the session ends.
 ///
@@ -49,11 +47,6 @@ impl SealedSession {
     /// The first characters of every sealed session, by which a session is recognised as a secret in any text.
     pub(super) const PREFIX: &str = "lgs_";
 
-    /// Whether a text may contain a session, and so must not be written down.
-    pub fn is_in(text: &str) -> bool {
-        text.contains(Self::PREFIX)
-    }
-
     /// The sealed session as text, for the caller that has sent the key.
     pub fn expose(&self) -> &str {
         &self.0
@@ -68,71 +61,53 @@ impl fmt::Debug for SealedSession {
 
 // === Session seal ===
 //
-// Seals sessions, so that no client can make, change or read a session.
+// Seals sessions and exchanged keys, so that no client can make, change or read one.
 
-/// Seals and opens sessions, including those of another gateway that has the same secret.
-pub struct SessionSeal(LessSafeKey);
+/// Seals and opens sessions and exchanged keys, including those of another gateway that has the same secret. Neither
+/// opens in the place of the other.
+#[derive(Debug)]
+pub struct SessionSeal {
+    sessions: Seal,
+    pub(super) exchanged: Seal,
+}
 
-/// The purpose and format of a sealed session, bound into the seal: a text that was sealed for another purpose does
-/// not open.
-const PURPOSE: &[u8] = b"latchgate session v1";
-/// The length of a session before sealing: the id of the secret, and the end in milliseconds since 1970.
-const CONTENT_LEN: usize = ApiKeyId::LEN + size_of::<u64>();
+/// The purpose and format of a sealed session, bound into the seal.
+const SESSION: &[u8] = b"latchgate session v1";
 
 // === impl SessionSeal ===
 
 impl SessionSeal {
     /// A seal with a random key, which no other gateway has and which is lost with the process.
     pub fn random() -> Self {
-        Self::from_secret(&random::<32>())
+        Self::from_secrets(&[random::<32>().to_vec()])
     }
 
-    /// The seal of all gateways that have this secret.
-    pub(super) fn from_secret(secret: &[u8]) -> Self {
-        // The sealing key is derived from the shared secret and the purpose, so that another use of the secret cannot
-        // open sessions.
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
-        mac.update(PURPOSE);
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &mac.finalize().into_bytes());
-        Self(LessSafeKey::new(key.expect("the hash is as long as a key")))
+    /// The seal of all gateways that have these secrets: the first seals, and all of them open.
+    pub(super) fn from_secrets(secrets: &[Vec<u8>]) -> Self {
+        Self {
+            sessions: Seal::new(SESSION, secrets),
+            exchanged: Seal::new(EXCHANGED, secrets),
+        }
     }
 
     pub(super) fn seal(&self, session: &Session) -> SealedSession {
-        let nonce = random::<NONCE_LEN>();
-        let mut content = Vec::with_capacity(CONTENT_LEN + CHACHA20_POLY1305.tag_len());
-        content.extend_from_slice(session.secret.as_str().as_bytes());
+        let mut content = session.secret.as_str().as_bytes().to_vec();
         content.extend_from_slice(&milliseconds(session.until).to_be_bytes());
-        self.0
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(PURPOSE),
-                &mut content,
-            )
-            .expect("a few bytes are not too many to be sealed");
-        let content = URL_SAFE_NO_PAD.encode([&nonce[..], &content].concat());
+        let content = self.sessions.seal(content);
         SealedSession(format!("{}{content}", SealedSession::PREFIX).into())
     }
 
-    /// Opens a session that was sealed with this secret, whether or not it has expired.
+    /// Opens a session that was sealed with one of the secrets, whether or not it has expired.
     pub(super) fn open(&self, sealed: &str) -> Option<Session> {
-        let sealed = sealed.strip_prefix(SealedSession::PREFIX)?;
-        let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
-        let (nonce, content) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let content = self.0.open_in_place(nonce, Aad::from(PURPOSE), content);
-        let (id, until) = content.ok()?.split_first_chunk::<{ ApiKeyId::LEN }>()?;
+        let content = self
+            .sessions
+            .open(sealed.strip_prefix(SealedSession::PREFIX)?)?;
+        let (id, until) = content.split_first_chunk::<{ ApiKeyId::LEN }>()?;
         let until = Duration::from_millis(u64::from_be_bytes(until.try_into().ok()?));
         Some(Session {
             secret: ApiKeyId::parse(std::str::from_utf8(id).ok()?)?,
             until: SystemTime::UNIX_EPOCH.checked_add(until)?,
         })
-    }
-}
-
-impl fmt::Debug for SessionSeal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SessionSeal(..)")
     }
 }
 
@@ -147,7 +122,7 @@ fn milliseconds(time: SystemTime) -> u64 {
 
 /// Why a file is no session secret. The error shows nothing of the file's content.
 #[derive(Debug, thiserror::Error)]
-#[error("auth.session_secret_file cannot be used: {} {reason}", path.display())]
+#[error("the session secret cannot be used: {} {reason}", path.display())]
 pub struct SessionSecretError {
     /// The path of the session secret file that cannot be used.
     path: PathBuf,
@@ -159,45 +134,122 @@ pub struct SessionSecretError {
 const MIN_SECRET_BYTES: usize = 32;
 /// The longest session secret, in bytes; a longer file must have been configured by mistake.
 const MAX_SECRET_BYTES: u64 = 4_096;
+/// How many secrets a file may have: the one that seals, and the one that it replaces.
+const MAX_SECRETS: usize = 2;
 
 // === impl SessionSeal ===
 
 impl SessionSeal {
-    /// The configured seal: shared with other gateways by a file, or random for this process alone.
-    pub fn open_configured(config: &AuthConfig) -> Result<Self, SessionSecretError> {
-        if config.session_secret_file.is_empty() {
-            return Ok(Self::random());
+    /// The configured seal: shared with other gateways by a file, or random for this process alone. With an embedded
+    /// store, exchanged keys then have a secret in the data directory, because a restart must not cost a job its leases.
+    pub fn open_configured(
+        config: &AuthConfig,
+        store: &StoreUrl,
+    ) -> Result<Self, SessionSecretError> {
+        if !config.session_secret_file.is_empty() {
+            return Self::read(Path::new(&config.session_secret_file));
         }
-        let path = Path::new(&config.session_secret_file);
-        let secret = read(path).map_err(|reason| SessionSecretError {
+        let mut seal = Self::random();
+        if let StoreUrl::Embedded(directory) = store {
+            let path = directory.join(EXCHANGE_SECRET);
+            let secret = own_secret(&path).map_err(|reason| SessionSecretError { path, reason })?;
+            seal.exchanged = Seal::new(EXCHANGED, &[secret]);
+        }
+        Ok(seal)
+    }
+
+    /// Checks the session secret file, if there is one. Makes no file.
+    pub fn check_configured(config: &AuthConfig) -> Result<(), SessionSecretError> {
+        match config.session_secret_file.as_str() {
+            "" => Ok(()),
+            path => Self::read(Path::new(path)).map(drop),
+        }
+    }
+
+    /// The seal with the secrets of a file.
+    pub(super) fn read(path: &Path) -> Result<Self, SessionSecretError> {
+        let secrets = read(path).map_err(|reason| SessionSecretError {
             path: path.to_owned(),
             reason,
         })?;
-        Ok(Self::from_secret(&secret))
+        Ok(Self::from_secrets(&secrets))
     }
 }
 
-/// Reads a session secret from a file, without the white space at its ends, which an editor or `kubectl` may have
-/// added.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// The file with the secret of exchanged keys, in the data directory of an embedded store. It is in no backup.
+const EXCHANGE_SECRET: &str = "exchange-secret";
+
+/// Reads the secret of this data directory, or makes one that only its user can read.
+fn own_secret(path: &Path) -> Result<Vec<u8>, String> {
+    if let Some(directory) = path.parent() {
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory);
+        made.map_err(|error| format!("cannot be created: {error}"))?;
+    }
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
+        Ok(mut file) => {
+            let secret = ApiKey::random();
+            let written = file
+                .write_all(secret.expose().as_bytes())
+                .and_then(|()| file.sync_all());
+            written.map_err(|error| {
+                // Half of a secret would be read at the next start.
+                drop(std::fs::remove_file(path));
+                format!("cannot be written: {error}")
+            })?;
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(format!("cannot be created: {error}")),
+    }
+    read(path).map(|mut secrets| secrets.swap_remove(0))
+}
+
+/// Reads session secrets from a file, without the white space at their ends, which an editor or `kubectl` may have added.
+/// A file of text has a secret, or two of them on two lines. Any other file is one secret.
+fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
         FileError::TooLong(_) => {
             format!("is longer than {MAX_SECRET_BYTES} bytes, so it is the wrong file")
         }
         error => format!("cannot be read: {error}"),
     })?;
-    let secret = bytes.trim_ascii();
-    if secret.len() < MIN_SECRET_BYTES {
+    let whole = bytes.trim_ascii();
+    let is_text = whole
+        .iter()
+        .all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+    let secrets: Vec<_> = if is_text {
+        whole
+            .split(|byte| *byte == b'\n')
+            .map(|line| line.trim_ascii().to_vec())
+            .collect()
+    } else {
+        vec![whole.to_vec()]
+    };
+    if secrets.len() > MAX_SECRETS {
+        return Err(
+            "has more than two lines: a secret, or a new one and the old one below it".to_owned(),
+        );
+    }
+    if secrets.iter().any(|secret| secret.len() < MIN_SECRET_BYTES) {
         return Err(format!(
-            "has fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
+            "has a secret of fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
              openssl rand -hex 32"
         ));
     }
-    Ok(secret.to_vec())
+    Ok(secrets)
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+
     use super::*;
 
     fn session() -> Session {
@@ -209,12 +261,15 @@ mod tests {
 
     #[test]
     fn comes_back_from_its_own_text_wherever_the_secret_is_the_same() {
-        let sealed = SessionSeal::from_secret(b"one").seal(&session());
+        let sealed = SessionSeal::from_secrets(&[b"one".to_vec()]).seal(&session());
         assert_eq!(
-            SessionSeal::from_secret(b"one").open(sealed.expose()),
+            SessionSeal::from_secrets(&[b"one".to_vec()]).open(sealed.expose()),
             Some(session())
         );
-        assert_eq!(SessionSeal::from_secret(b"two").open(sealed.expose()), None);
+        assert_eq!(
+            SessionSeal::from_secrets(&[b"two".to_vec()]).open(sealed.expose()),
+            None
+        );
         assert_eq!(SessionSeal::random().open(sealed.expose()), None);
     }
 
@@ -224,7 +279,9 @@ mod tests {
         let [one, two] = [seal.seal(&session()), seal.seal(&session())];
         assert_ne!(one.expose(), two.expose());
         let bytes = &one.expose()[SealedSession::PREFIX.len()..];
-        let bytes = URL_SAFE_NO_PAD.decode(bytes).unwrap();
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
+            .decode(bytes)
+            .unwrap();
         assert!(
             !bytes
                 .windows(4)
@@ -232,7 +289,7 @@ mod tests {
         );
         assert_eq!(
             format!("{one:?} {seal:?}"),
-            "SealedSession(..) SessionSeal(..)"
+            "SealedSession(..) SessionSeal { sessions: Seal(..), exchanged: Seal(..) }"
         );
     }
 
@@ -274,7 +331,7 @@ mod tests {
         let secret = "s".repeat(MIN_SECRET_BYTES);
         assert_eq!(
             read_back(&format!("{secret}\n")).unwrap(),
-            secret.as_bytes()
+            [secret.as_bytes()]
         );
         for (text, reason) in [
             ("", "fewer than 32"),
@@ -292,15 +349,15 @@ mod tests {
             session_secret_file: "/nowhere/secret".to_owned(),
             ..AuthConfig::default()
         };
-        let error = SessionSeal::open_configured(&config)
+        let store = "redis://localhost".parse().unwrap();
+        let error = SessionSeal::open_configured(&config, &store)
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with(
-                "auth.session_secret_file cannot be used: /nowhere/secret cannot be read: "
-            ),
+            error
+                .starts_with("the session secret cannot be used: /nowhere/secret cannot be read: "),
             "{error}"
         );
-        assert!(SessionSeal::open_configured(&AuthConfig::default()).is_ok());
+        assert!(SessionSeal::open_configured(&AuthConfig::default(), &store).is_ok());
     }
 }

@@ -81,6 +81,9 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
         let access = admit(parts, gateway)?;
         let context = RequestContext::from_parts(parts);
         context.set_caller(&access);
+        if access.has_ended() && !S::RENEWS {
+            return Err(Refusal::ExchangeOver.into());
+        }
         if S::IS_COUNTED {
             access.count_request()?;
         }
@@ -116,7 +119,7 @@ pub(super) fn admit(parts: &Parts, gateway: &AppState) -> Result<Access, Problem
 }
 
 /// The API key after `Bearer`. Empty, which is no valid key, if the header has another form.
-pub(super) fn bearer(header: &str) -> &str {
+pub(in crate::http) fn bearer(header: &str) -> &str {
     match header.split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_matches(' '),
         _ => "",
@@ -222,7 +225,11 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
             return Ok(Self(Some(Access::ANYBODY)));
         }
         let access = if parts.headers.contains_key(AUTHORIZATION) {
-            Some(admit(parts, gateway)?)
+            let access = admit(parts, gateway)?;
+            if access.has_ended() {
+                return Err(Refusal::ExchangeOver.into());
+            }
+            Some(access)
         } else {
             // A session that has ended, or that belongs to another page, identifies no caller.
             session(parts, gateway).ok().flatten()

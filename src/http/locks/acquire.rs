@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::State;
 
 use crate::{
-    auth::{Access, LimitSlot, Permission, scope},
+    auth::{Access, LimitSlot, Permission, Refusal, scope},
     clock::parse_time,
     config::LimitsConfig,
     engine::{AcquireError, AcquireRequest, Engine},
@@ -421,6 +421,15 @@ impl AcquireBody {
         idempotency_key: Option<IdempotencyKey>,
         caller: &Caller<impl Sized>,
     ) -> Result<AcquireRequest, Problem> {
+        // A hold admits callers that may only keep a lease.
+        if caller.has_ended() {
+            return Err(Refusal::ExchangeOver.into());
+        }
+        let declared = caller.declare(&mut self.terms.said);
+        declared.map_err(|why| {
+            let reason = format!("{why}, together with what the API key adds");
+            Problem::invalid_field(METADATA.name, reason)
+        })?;
         // Only a TTL from the body can be too long, or one that the minimum hold has raised: the default was capped for
         // the API key when the body was read. A reservation has none.
         if let Ends::Ttl { ttl, .. } = self.terms.ends {

@@ -1,0 +1,262 @@
+//! Templates: texts of an API key with claims of a token in them.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::{
+    invisible_chars::is_invisible,
+    lock::{LockName, NamePrefix},
+};
+
+use super::id_token::Claims;
+
+/// A text with claims in braces, such as `{repository} #{run_number}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::auth) struct Template {
+    text: Box<str>,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Literal(Box<str>),
+    Claim(Box<str>),
+}
+
+/// The longest name of a claim, in characters.
+const MAX_CLAIM: usize = 64;
+/// The longest text with claims, in bytes.
+const MAX_TEMPLATE: usize = 512;
+/// How a link begins, in which claims are percent-encoded.
+const LINK: &str = "https://";
+/// What a claim in a link may have unencoded.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// As [`UNRESERVED`], and the slashes of a path.
+const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
+
+// === impl Template ===
+
+impl Template {
+    /// Reads a template; `None` if a brace is not closed, or the text is empty or too long.
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() || text.len() > MAX_TEMPLATE || text.contains(char::is_control) {
+            return None;
+        }
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while let Some((literal, after)) = rest.split_once('{') {
+            let (claim, after) = after.split_once('}')?;
+            if claim.is_empty()
+                || claim.len() > MAX_CLAIM
+                || claim.contains('{')
+                || literal.contains('}')
+            {
+                return None;
+            }
+            if !literal.is_empty() {
+                parts.push(Part::Literal(literal.into()));
+            }
+            parts.push(Part::Claim(claim.into()));
+            rest = after;
+        }
+        if rest.contains('}') {
+            return None;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Literal(rest.into()));
+        }
+        Some(Self {
+            text: text.into(),
+            parts,
+        })
+    }
+
+    /// Reads a template of a text that people see. In a link, no claim may choose the host.
+    pub(in crate::auth) fn of_text(text: &str) -> Option<Self> {
+        let template = Self::parse(text)?;
+        let chooses_host = text.starts_with(LINK)
+            && !matches!(template.parts.first(), Some(Part::Literal(begin)) if begin[LINK.len()..].contains('/'))
+            && template.has_claims();
+        (!chooses_host).then_some(template)
+    }
+
+    /// Reads a template of the beginning of lock names. After each claim a separator must follow, so that one value is
+    /// not the beginning of another.
+    pub(in crate::auth) fn of_prefix(text: &str) -> Option<Self> {
+        let template = Self::parse(text)?;
+        let is_separated = template.parts.windows(2).all(|pair| match pair {
+            [Part::Claim(_), Part::Literal(next)] => next.starts_with(['/', ':']),
+            [Part::Claim(_), _] => false,
+            _ => true,
+        });
+        let ends_well = matches!(template.parts.last(), Some(Part::Literal(_)));
+        // The text with harmless values must begin a name.
+        let example = template.fill(|_| Ok::<_, ()>("x".to_owned())).ok()?;
+        (is_separated && ends_well && NamePrefix::new(&example).is_ok()).then_some(template)
+    }
+
+    /// The template as it was written.
+    pub(in crate::auth) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the text has claims in it.
+    pub(in crate::auth) fn has_claims(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Claim(_)))
+    }
+
+    /// Whether the text uses this claim.
+    pub(super) fn uses(&self, claim: &str) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Claim(name) if **name == *claim))
+    }
+
+    /// The text for people with the claims of a token. Fails with the claim that is missing, a list or an object.
+    pub(super) fn render_text(&self, claims: &Claims) -> Result<String, String> {
+        let is_link = self.text.starts_with(LINK);
+        self.fill(|claim| {
+            let value = scalar(claims, claim)?;
+            Ok(if is_link {
+                let is_path = value
+                    .split('/')
+                    .all(|part| !["", ".", ".."].contains(&part));
+                utf8_percent_encode(&value, if is_path { PATH } else { UNRESERVED }).to_string()
+            } else {
+                let harmless = |c: char| {
+                    if c.is_control() || is_invisible(c) {
+                        '?'
+                    } else {
+                        c
+                    }
+                };
+                value.chars().map(harmless).collect()
+            })
+        })
+    }
+
+    /// The beginning of lock names with the claims of a token. Fails with what is wrong with a claim.
+    pub(super) fn render_prefix(&self, claims: &Claims) -> Result<String, String> {
+        let prefix = self.fill::<String>(|claim| {
+            let value = scalar(claims, claim)?;
+            // Otherwise a claim could change what its neighbours mean, as `..` does.
+            LockName::new(&value).map_err(|_| format!("the claim {claim} is no name of a lock"))?;
+            Ok(value)
+        })?;
+        NamePrefix::new(&prefix)
+            .map_err(|_| format!("{} begins no name with these claims", self.text))?;
+        Ok(prefix)
+    }
+
+    fn fill<E>(&self, mut value: impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
+        let texts = self.parts.iter().map(|part| match part {
+            Part::Literal(text) => Ok(text.to_string()),
+            Part::Claim(claim) => value(claim),
+        });
+        texts.collect()
+    }
+}
+
+/// The value of a claim as text.
+fn scalar(claims: &Claims, claim: &str) -> Result<String, String> {
+    match claims.get(claim) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
+        Some(Value::Null) | None => Err(format!("the token has no claim {claim}")),
+        Some(Value::Array(_) | Value::Object(_)) => {
+            Err(format!("the claim {claim} is a list or an object"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claims() -> Claims {
+        let claims = json!({
+            "repository": "acme/web", "run": 42, "flag": true, "list": ["a"], "object": {}, "null": null,
+            "evil": "a\u{202e}\n\u{1b}b", "up": "a/../..", "query": "a?b#c%\\:@", "colon": "a:b", "empty": "",
+        });
+        claims.as_object().unwrap().clone()
+    }
+
+    fn text(template: &str) -> Result<String, String> {
+        Template::of_text(template).unwrap().render_text(&claims())
+    }
+
+    fn prefix(template: &str) -> Result<String, String> {
+        Template::of_prefix(template)
+            .unwrap()
+            .render_prefix(&claims())
+    }
+
+    #[test]
+    fn claims_stand_in_their_places() {
+        assert_eq!(text("{repository} #{run}").unwrap(), "acme/web #42");
+        assert_eq!(text("plain").unwrap(), "plain");
+        assert_eq!(text("{flag}{run}").unwrap(), "true42");
+        assert_eq!(prefix("{repository}/").unwrap(), "acme/web/");
+        assert_eq!(prefix("ci/{repository}:x").unwrap(), "ci/acme/web:x");
+    }
+
+    #[test]
+    fn a_claim_that_is_missing_a_list_or_an_object_is_named() {
+        for claim in ["nothing", "list", "object", "null"] {
+            assert!(text(&format!("{{{claim}}}")).unwrap_err().contains(claim));
+            assert!(
+                prefix(&format!("{{{claim}}}/"))
+                    .unwrap_err()
+                    .contains(claim)
+            );
+        }
+    }
+
+    #[test]
+    fn a_claim_changes_neither_the_look_of_a_text_nor_the_place_of_a_link() {
+        assert_eq!(text("{evil}").unwrap(), "a???b");
+        assert_eq!(
+            text("https://h/{repository}/{run}").unwrap(),
+            "https://h/acme/web/42"
+        );
+        assert_eq!(
+            text("https://h/{query}").unwrap(),
+            "https://h/a%3Fb%23c%25%5C%3A%40"
+        );
+        assert_eq!(text("https://h/{up}").unwrap(), "https://h/a%2F..%2F..");
+        assert_eq!(
+            text("https://h/{evil}").unwrap(),
+            "https://h/a%E2%80%AE%0A%1Bb"
+        );
+        for host in ["https://{x}/", "https://a.{x}", "https://{x}"] {
+            assert_eq!(Template::of_text(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_claim_in_a_name_is_a_name_by_itself() {
+        for claim in ["up", "query", "evil", "empty"] {
+            let why = prefix(&format!("{{{claim}}}/")).unwrap_err();
+            assert!(why.contains("is no name of a lock"), "{claim} {why}");
+        }
+        assert_eq!(prefix("{colon}/").unwrap(), "a:b/");
+    }
+
+    #[test]
+    fn a_separator_follows_each_claim_in_a_name() {
+        for bad in [
+            "{a}", "{a}b/", "{a}{b}/", "{a}-{b}/", "/{a}/", "{a}//", "{a}/../", "{}/", "{a", "a}",
+            "{{a}}/", "",
+        ] {
+            assert_eq!(Template::of_prefix(bad), None, "{bad}");
+        }
+        for good in ["{a}/", "{a}:", "x/{a}/{b}:", "{a}/main"] {
+            assert!(Template::of_prefix(good).is_some(), "{good}");
+        }
+    }
+}
