@@ -6,17 +6,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::SemaphorePermit,
+    time::{Instant, sleep, timeout},
+};
 use tracing::info;
 
 use crate::lifecycle::Lifecycle;
 
 use super::{
-    Access, Gate, KeyEntry, KeyRing, Refusal,
-    gate::GateInner,
+    Access, ExchangeRules, Gate, KeyEntry, KeyRing, Refusal,
+    gate::{Exchanges, GateInner},
     oidc::{
-        ExchangedKey, FETCH_LIMIT, IdToken, Issuer, Keys, RefusalClass, TokenRefusal, Verification,
-        VerifiedToken, refresh, refuse,
+        ExchangedKey, FETCH_LIMIT, IdToken, Issuer, RefusalClass, TokenRefusal, Verification,
+        VerifiedToken, refuse, shown,
     },
 };
 
@@ -45,7 +48,7 @@ pub enum ExchangeError {
     Token(#[from] TokenRefusal),
     /// Too many tokens and API keys from the address were refused.
     #[error(transparent)]
-    Refused(Refusal),
+    Refused(#[from] Refusal),
     /// As many tokens are verified, or wait for keys of their issuers, as may.
     #[error("too many ID tokens are exchanged at a time")]
     Busy,
@@ -61,12 +64,15 @@ pub enum ExchangeError {
 
 /// How often the gateway looks whether keys of issuers are due.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How long a token waits until it may be verified. A verification takes a fraction of a millisecond.
+const QUEUES_FOR: Duration = Duration::from_secs(1);
 
 // === impl Gate ===
 
 impl Gate {
     /// Exchanges an ID token for a key: of the first API key in the keys file that it matches, or of the API key with the
-    /// name that the program `wants`. Refusals count for the address; a valid token is accepted beyond that limit.
+    /// name that the program `wants`. Whatever is not exchanged counts for the address; a valid token is accepted beyond
+    /// that limit.
     pub async fn exchange(
         &self,
         token: &str,
@@ -77,13 +83,10 @@ impl Gate {
             let reason = "this gateway has no API keys";
             return Err(refuse(RefusalClass::NoKeyMatches, reason).into());
         };
-        let exchanged = guarded.exchange(token, wants).await;
-        exchanged.map_err(|error| match error {
-            ExchangeError::Token(_) => match guarded.count(Refusal::NotAKey, from) {
-                too_many @ Refusal::TooMany { .. } => ExchangeError::Refused(too_many),
-                _ => error,
-            },
-            error => error,
+        let exchanged = guarded.exchange(token, wants, from).await;
+        exchanged.map_err(|error| match guarded.count(Refusal::NotAKey, from) {
+            too_many @ Refusal::TooMany { .. } => ExchangeError::Refused(too_many),
+            _ => error,
         })
     }
 
@@ -93,15 +96,15 @@ impl Gate {
         let mut changes = guarded.ring.subscribe();
         loop {
             let ring = Arc::clone(&changes.borrow_and_update());
-            for issuer in ring.issuers().iter().filter(|issuer| issuer.begin_fetch()) {
-                lifecycle.spawn_background(refresh(Arc::clone(issuer)));
+            for issuer in ring.issuers().iter().filter(|issuer| issuer.is_due()) {
+                let issuer = Arc::clone(issuer);
+                lifecycle.spawn_background(async move { issuer.refresh().await });
             }
             let has_issuers = ring.issuers().iter().any(|issuer| !issuer.is_pinned());
             tokio::select! {
                 () = lifecycle.stopped() => return,
                 // The gate owns the sender, and lives as long as this task.
                 _ = changes.changed() => {}
-                () = guarded.exchanges.asked.notified() => {}
                 () = sleep(PERIOD), if has_issuers => {}
             }
         }
@@ -115,50 +118,39 @@ impl GateInner {
         self: &Arc<Self>,
         text: &str,
         wants: Option<&str>,
+        from: Option<IpAddr>,
     ) -> Result<Exchanged, ExchangeError> {
+        let no_key = |reason: String| refuse(RefusalClass::NoKeyMatches, reason);
         let token = IdToken::parse(text)?;
         let ring = Arc::clone(&self.ring.borrow());
-        let issuer = ring
-            .issuers()
-            .iter()
-            .find(|it| *it.settings.url == *token.issuer());
-        let issuer = issuer.ok_or_else(|| {
-            refuse(
-                RefusalClass::NoKeyMatches,
-                format!("no issuer has the url {:.200?}", token.issuer()),
-            )
-        })?;
+        let url = token.issuer();
+        let issuer = ring.issuers().iter().find(|it| *it.settings.url == *url);
+        let issuer =
+            issuer.ok_or_else(|| no_key(format!("no issuer has the url {}", shown(url))))?;
         let now = self.clock.wall();
-        let verified = self.verify(&token, issuer, now).await?;
+        let verified = self.verify(&token, issuer, from, now).await?;
         let subject = verified.subject.clone();
-        let key = matching(&ring, issuer, &verified, wants)?;
-        let rules = key
-            .exchange
-            .as_deref()
-            .expect("only keys with rules are searched");
+        let (key, rules) = matching(&ring, issuer, &verified, wants, now)?;
         let content = rules.exchange(&key.name, issuer, verified, now)?;
         let sealed = ExchangedKey::seal(&content, &self.seal.load().exchanged);
         let sealed = sealed.ok_or_else(|| {
-            refuse(
-                RefusalClass::NoKeyMatches,
-                "owner, metadata and names are too long for a key of 3 KiB",
-            )
+            no_key("owner, metadata and names are too long for a key of 3 KiB".to_owned())
         })?;
-        let access = self.admit_exchanged(content).map_err(|_| {
-            // The API key has expired, or `sessions_after` is ahead.
-            refuse(
-                RefusalClass::NoKeyMatches,
-                format!("the API key {:?} has ended", key.name),
-            )
-        })?;
+        // `sessions_after` may be ahead, or the keys have changed meanwhile.
+        let access = self
+            .admit_exchanged(content)
+            .map_err(|_| no_key(format!("the API key {:?} has ended", key.name)))?;
         info!(key = %key.name, issuer = &*issuer.settings.name, subject = %subject.escape_debug(), "an ID token was exchanged");
+        let ends = access.ends_at();
         Ok(Exchanged {
+            lives: ends.map_or(rules.session, |end| {
+                end.duration_since(now).unwrap_or_default()
+            }),
             access,
             key: sealed,
             name: Arc::clone(&key.name),
             issuer: issuer.settings.url.clone(),
             subject,
-            lives: rules.session,
         })
     }
 
@@ -167,77 +159,79 @@ impl GateInner {
         &self,
         token: &IdToken<'_>,
         issuer: &Issuer,
+        from: Option<IpAddr>,
         now: SystemTime,
     ) -> Result<VerifiedToken, ExchangeError> {
         let settings = &issuer.settings;
-        let away = |retry_after| ExchangeError::IssuerAway {
-            issuer: settings.name.clone(),
-            retry_after,
-        };
-        // Subscribed before the keys are looked at, so that no fetch is missed.
-        let mut fetches = issuer.fetches();
-        let mut may_wait = true;
+        let mut has_waited = false;
         loop {
-            match issuer.keys() {
-                Keys::Known(keys) => {
-                    let permit = self
-                        .exchanges
-                        .verifications
-                        .try_acquire()
-                        .map_err(|_| ExchangeError::Busy)?;
-                    let verified = token.verify(&keys, &settings.url, &settings.audience, now)?;
-                    drop(permit);
-                    match verified {
-                        Verification::Verified(token) => return Ok(token),
-                        Verification::UnknownKid if may_wait && issuer.ask() => {}
-                        // The issuer may have a new key, and cannot say so.
-                        Verification::UnknownKid if issuer.is_failing() => {
-                            return Err(away(PERIOD));
-                        }
-                        Verification::UnknownKid => {
-                            let reason = "the issuer has no key of its kid";
-                            return Err(refuse(RefusalClass::Signature, reason).into());
-                        }
+            let keys = issuer.keys();
+            if let Some(keys) = &keys {
+                let _permit = self.permit(from).await?;
+                match token.verify(keys, &settings.url, &settings.audience, now)? {
+                    Verification::Verified(token) => return Ok(token),
+                    Verification::UnknownKid
+                        if issuer.is_pinned() || has_waited && !issuer.is_failing() =>
+                    {
+                        let reason = "the issuer has no key that has signed it";
+                        return Err(refuse(RefusalClass::Signature, reason).into());
                     }
+                    Verification::UnknownKid => {}
                 }
-                Keys::Coming if may_wait => {}
-                Keys::Coming => return Err(away(PERIOD)),
-                Keys::Away(retry_after) => return Err(away(retry_after)),
             }
-            let _slot = self
-                .exchanges
-                .waits
-                .try_acquire()
-                .map_err(|_| ExchangeError::Busy)?;
-            self.exchanges.asked.notify_one();
-            // A fetch has two requests, each with this limit.
-            drop(timeout(2 * FETCH_LIMIT, fetches.changed()).await);
-            may_wait = false;
+            let may_ask = || issuer.is_due() || keys.is_some() && issuer.ask();
+            if has_waited || !may_ask() {
+                // The issuer may have a new key, and cannot say so yet.
+                return Err(ExchangeError::IssuerAway {
+                    issuer: settings.name.clone(),
+                    retry_after: issuer.asks_in(),
+                });
+            }
+            let slot = issuer.waits.try_acquire();
+            let _slot = slot.map_err(|_| ExchangeError::Busy)?;
+            drop(timeout(3 * FETCH_LIMIT, issuer.refresh()).await);
+            has_waited = true;
         }
+    }
+
+    /// A permit to verify a token. Addresses with too many refusals share one.
+    async fn permit(&self, from: Option<IpAddr>) -> Result<SemaphorePermit<'_>, ExchangeError> {
+        let Exchanges {
+            verifications,
+            suspects,
+        } = &self.exchanges;
+        if let Err(retry_after) = self.limiter.look(from, Instant::now()) {
+            let permit = suspects.try_acquire();
+            return permit.map_err(|_| Refusal::TooMany { retry_after }.into());
+        }
+        let permit = timeout(QUEUES_FOR, verifications.acquire()).await;
+        permit.ok().and_then(Result::ok).ok_or(ExchangeError::Busy)
     }
 }
 
-/// The API key that a token is for.
+/// The API key that a token is for. A key that has expired, or was revoked since the token was issued, is for none.
 fn matching<'a>(
     ring: &'a KeyRing,
     issuer: &Issuer,
     token: &VerifiedToken,
     wants: Option<&str>,
-) -> Result<&'a Arc<KeyEntry>, TokenRefusal> {
+    now: SystemTime,
+) -> Result<(&'a KeyEntry, &'a ExchangeRules), TokenRefusal> {
     let mut wrong = Vec::new();
-    for key in ring.keys() {
-        let Some(rules) = key
-            .exchange
-            .as_deref()
-            .filter(|it| *it.issuer == *issuer.settings.name)
-        else {
-            continue;
-        };
+    for (key, rules) in ring.exchanging(&issuer.settings.name) {
         if wants.is_some_and(|name| *name != *key.name) {
             continue;
         }
         match rules.check(&token.claims) {
-            Ok(()) => return Ok(key),
+            Ok(()) if key.is_expired(now) => wrong.push(format!("{}: it has expired", key.name)),
+            Ok(())
+                if rules
+                    .sessions_after
+                    .is_some_and(|after| token.issued < after) =>
+            {
+                wrong.push(format!("{}: iat is before sessions_after", key.name));
+            }
+            Ok(()) => return Ok((key, rules)),
             Err(claim) => wrong.push(format!("{}: {claim}", key.name)),
         }
     }
@@ -246,6 +240,6 @@ fn matching<'a>(
         [] => "none is for this issuer and name".to_owned(),
         wrong => format!("the first claims that differ are {}", wrong.join(", ")),
     };
-    let reason = format!("subject {:.200?}: {wrong}", token.subject);
+    let reason = format!("subject {}: {wrong}", shown(&token.subject));
     Err(refuse(RefusalClass::NoKeyMatches, reason))
 }

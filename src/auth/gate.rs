@@ -10,7 +10,7 @@ use std::{
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Semaphore, watch},
     time::{Instant, timeout},
 };
 
@@ -39,7 +39,7 @@ pub struct Gate(pub(super) Option<Arc<GateInner>>);
 pub(super) struct GateInner {
     pub(super) ring: watch::Sender<Arc<KeyRing>>,
     pub(super) clock: Arc<dyn Clock>,
-    limiter: AddressLimiter,
+    pub(super) limiter: AddressLimiter,
     pub(super) seal: ArcSwap<SessionSeal>,
     session_ttl: Duration,
     /// How much of its limits each API key has used, by the name of the key.
@@ -54,10 +54,8 @@ pub(super) struct GateInner {
 pub(super) struct Exchanges {
     /// How many tokens may be verified at a time.
     pub(super) verifications: Semaphore,
-    /// How many requests may wait for keys of issuers.
-    pub(super) waits: Semaphore,
-    /// Asks for keys of issuers that are due.
-    pub(super) asked: Notify,
+    /// How many tokens from addresses with too many refusals may be verified at a time.
+    pub(super) suspects: Semaphore,
 }
 
 // === impl Gate ===
@@ -86,8 +84,7 @@ impl Gate {
             is_outdated: watch::Sender::new(false),
             exchanges: Exchanges {
                 verifications: Semaphore::new(MAX_VERIFICATIONS),
-                waits: Semaphore::new(MAX_WAITS),
-                asked: Notify::new(),
+                suspects: Semaphore::new(1),
             },
         })))
     }
@@ -345,8 +342,6 @@ struct ExchangedCaller {
 /// How many ID tokens may be verified at a time: a verification takes a fraction of a millisecond, and anybody may ask
 /// for one.
 const MAX_VERIFICATIONS: usize = 4;
-/// How many requests may wait for keys of issuers.
-const MAX_WAITS: usize = 64;
 /// The metadata entry with the owner that a caller has named, if its API key declares another.
 const SAID_OWNER: &str = "said_owner";
 

@@ -140,6 +140,8 @@ impl KeyRing {
                 .iter()
                 .find(|it| it.settings == issuer.settings && !it.is_pinned());
             if let Some(same) = same {
+                // An operator who makes the gateway read its file again may know of new keys.
+                same.make_due();
                 *issuer = Arc::clone(same);
             }
         }
@@ -162,6 +164,13 @@ impl KeyRing {
             }
         }
         Some(Arc::new(key))
+    }
+
+    /// The API keys for which ID tokens of this issuer are exchanged, in the order of the keys file.
+    pub fn exchanging(&self, issuer: &str) -> impl Iterator<Item = (&KeyEntry, &ExchangeRules)> {
+        let keys = self.keys.iter();
+        let found = keys.filter_map(|key| Some((&**key, key.exchange.as_deref()?)));
+        found.filter(move |(_, rules)| *rules.issuer == *issuer)
     }
 
     /// Every API key, in the order of the keys file.

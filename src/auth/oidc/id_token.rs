@@ -33,6 +33,8 @@ pub struct IdToken<'a> {
 pub struct VerifiedToken {
     /// The claim `sub`: who the token is about, by the issuer.
     pub subject: String,
+    /// The claim `iat`: when the issuer has made the token.
+    pub issued: SystemTime,
     /// All claims.
     pub claims: Claims,
 }
@@ -68,7 +70,8 @@ pub enum RefusalClass {
 pub enum Verification {
     /// The token is valid.
     Verified(VerifiedToken),
-    /// The set has no key of the token's `kid`. The issuer may have published another set.
+    /// The set has no key of the token's `kid`, or the token has no `kid` and the only key has not signed it. The issuer may
+    /// have published another set.
     UnknownKid,
 }
 
@@ -80,6 +83,8 @@ const MAX_AGE: Duration = Duration::from_hours(24);
 const MAX_CLAIMS: usize = 100;
 /// How deep objects and lists may be in each other in the claims.
 const MAX_DEPTH: usize = 8;
+/// How much the log shows of a text of somebody else, in characters.
+const MAX_SHOWN: usize = 200;
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 512;
 
@@ -164,19 +169,22 @@ impl<'a> IdToken<'a> {
         (validation.validate_exp, validation.validate_aud) = (false, false);
         validation.required_spec_claims.clear();
         crypto::install();
-        let claims: Claims = decode(self.text, &key.key, &validation)
-            .map_err(|error| match error.kind() {
+        let claims: Claims = match decode(self.text, &key.key, &validation) {
+            Ok(decoded) => decoded.claims,
+            Err(error) => match error.kind() {
                 ErrorKind::Json(_) | ErrorKind::Utf8(_) => {
-                    malformed("its claims are not as those of an ID token")
+                    return Err(malformed("its claims are not as those of an ID token"));
                 }
-                _ => refuse(
-                    RefusalClass::Signature,
-                    "the key of its kid has not signed it",
-                ),
-            })?
-            .claims;
+                // The only key may have been replaced.
+                _ if self.header.kid.is_none() => return Ok(Verification::UnknownKid),
+                _ => {
+                    let reason = "the key of its kid has not signed it";
+                    return Err(refuse(RefusalClass::Signature, reason));
+                }
+            },
+        };
         check_claims(&claims, issuer, audience)?;
-        check_times(&claims, now)?;
+        let issued = check_times(&claims, now)?;
         let subject = claims
             .get("sub")
             .and_then(Value::as_str)
@@ -186,6 +194,7 @@ impl<'a> IdToken<'a> {
         }
         Ok(Verification::Verified(VerifiedToken {
             subject: subject.to_owned(),
+            issued,
             claims,
         }))
     }
@@ -239,8 +248,8 @@ fn is_deeper(value: &Value, most: usize) -> bool {
     }
 }
 
-/// Checks that a token is valid now, by the clock of the gateway.
-fn check_times(claims: &Claims, now: SystemTime) -> Result<(), TokenRefusal> {
+/// Checks that a token is valid now, by the clock of the gateway. Returns when it was issued.
+fn check_times(claims: &Claims, now: SystemTime) -> Result<SystemTime, TokenRefusal> {
     let now = now
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
@@ -272,13 +281,20 @@ fn check_times(claims: &Claims, now: SystemTime) -> Result<(), TokenRefusal> {
     }
     match begins {
         Some(begins) if begins > now + leeway => wrong("its nbf is ahead", begins - now),
-        _ => Ok(()),
+        // No day before or a minute after the clock of the gateway is too much for a time.
+        _ => Ok(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(issued)),
     }
 }
 
 pub(in crate::auth) fn refuse(class: RefusalClass, reason: impl Display) -> TokenRefusal {
     let reason = reason.to_string();
     TokenRefusal { class, reason }
+}
+
+/// The beginning of a text of somebody else, for the log.
+pub(in crate::auth) fn shown(text: &str) -> String {
+    let begin: String = text.chars().take(MAX_SHOWN).collect();
+    format!("{begin:?}")
 }
 
 fn malformed(reason: impl Display) -> TokenRefusal {

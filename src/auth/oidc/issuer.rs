@@ -4,10 +4,7 @@ use std::{
     error::Error,
     iter::successors,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,7 +12,7 @@ use parking_lot::Mutex;
 use reqwest::{Client, header::CACHE_CONTROL, redirect};
 use serde::Deserialize;
 use tokio::{
-    sync::watch,
+    sync::Semaphore,
     time::{Instant, timeout},
 };
 use tracing::{info, warn};
@@ -24,13 +21,13 @@ use url::Url;
 use crate::{
     bounded_file,
     config::HostPort,
-    tls::{ClientFiles, PemFile, TlsError, distrust, no_tls},
+    tls::{ClientFiles, PemFile, distrust, no_tls},
 };
 
 use super::{
-    id_token::{Claims, has_audience},
+    id_token::{Claims, has_audience, shown},
     key_cache::{KeyCache, max_age},
-    key_set::{KeySet, KeySetError},
+    key_set::KeySet,
 };
 
 /// An issuer of a keys file, with its keys.
@@ -39,9 +36,10 @@ pub struct Issuer {
     /// What the keys file says of the issuer.
     pub settings: IssuerSettings,
     cache: Mutex<KeyCache>,
-    is_fetching: AtomicBool,
-    /// Counts the fetches that have ended.
-    fetches: watch::Sender<u64>,
+    /// Held by the only fetch.
+    fetch: tokio::sync::Mutex<()>,
+    /// How many requests may wait for the keys of this issuer.
+    pub(in crate::auth) waits: Semaphore,
 }
 
 /// What a keys file says of an issuer.
@@ -68,44 +66,10 @@ pub enum KeySource {
     Pinned(PathBuf),
 }
 
-/// What is known of an issuer's keys.
-pub(in crate::auth) enum Keys {
-    /// The keys.
-    Known(Arc<KeySet>),
-    /// A fetch runs or is due, which may bring keys.
-    Coming,
-    /// The issuer could not be reached, and is asked again after this time.
-    Away(Duration),
-}
-
-/// Why the keys of an issuer cannot be fetched.
-#[derive(Debug, thiserror::Error)]
-enum FetchError {
-    #[error("cannot read {path}: {error}")]
-    Pinned {
-        path: String,
-        error: bounded_file::FileError,
-    },
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    #[error("{0}")]
-    Http(String),
-    #[error("{url} answers with the status {status}")]
-    Status { url: String, status: u16 },
-    #[error("{0} has more than 256 KiB")]
-    TooLong(String),
-    #[error("{0} is no OpenID configuration with issuer and jwks_uri")]
-    NotDiscovery(String),
-    #[error("the configuration is of the issuer {0:?}")]
-    OtherIssuer(String),
-    #[error("jwks_uri is {0:?}; allowed is https://, or http:// to a loopback address")]
-    BadUrl(String),
-    #[error("{0}: {1}")]
-    Keys(String, KeySetError),
-}
-
 /// How long one request for keys may take.
 pub(in crate::auth) const FETCH_LIMIT: Duration = Duration::from_secs(5);
+/// How many requests may wait for the keys of one issuer.
+const MAX_WAITS: usize = 64;
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
 // === impl IssuerSettings ===
@@ -135,8 +99,8 @@ impl Issuer {
         Self {
             settings,
             cache: Mutex::new(KeyCache::new(Instant::now())),
-            is_fetching: AtomicBool::new(false),
-            fetches: watch::Sender::new(0),
+            fetch: tokio::sync::Mutex::new(()),
+            waits: Semaphore::new(MAX_WAITS),
         }
     }
 
@@ -152,15 +116,9 @@ impl Issuer {
         Ok(())
     }
 
-    /// The keys, as far as they are known now.
-    pub(in crate::auth) fn keys(&self) -> Keys {
-        let (cache, now) = (self.cache.lock(), Instant::now());
-        match cache.keys(now) {
-            Some(keys) => Keys::Known(Arc::clone(keys)),
-            None if self.is_pinned() => Keys::Away(Duration::from_mins(1)),
-            None if self.is_fetching.load(Ordering::Relaxed) || cache.is_due(now) => Keys::Coming,
-            None => Keys::Away(cache.due_in(now)),
-        }
+    /// The keys, if any count now.
+    pub(in crate::auth) fn keys(&self) -> Option<Arc<KeySet>> {
+        self.cache.lock().keys(Instant::now()).cloned()
     }
 
     /// Whether the keys could not be fetched when they were due.
@@ -168,38 +126,42 @@ impl Issuer {
         self.cache.lock().is_failing()
     }
 
-    /// Asks for a fetch because of a token with an unknown `kid`. Returns whether a fetch runs or is due.
-    pub(in crate::auth) fn ask(&self) -> bool {
-        let (mut cache, now) = (self.cache.lock(), Instant::now());
-        let is_coming = self.is_fetching.load(Ordering::Relaxed) || cache.is_due(now);
-        !self.is_pinned() && (cache.ask(now) || is_coming)
+    /// Whether a fetch is due.
+    pub(in crate::auth) fn is_due(&self) -> bool {
+        !self.is_pinned() && self.cache.lock().is_due(Instant::now())
     }
 
-    /// The fetches that have ended, for a caller that waits for the next.
-    pub(in crate::auth) fn fetches(&self) -> watch::Receiver<u64> {
-        self.fetches.subscribe()
+    /// Makes a fetch due because of a token with an unknown `kid`, if it may. Returns whether a fetch is due.
+    pub(in crate::auth) fn ask(&self) -> bool {
+        let (mut cache, now) = (self.cache.lock(), Instant::now());
+        cache.is_due(now) || cache.ask(now)
+    }
+
+    /// The time until a token can cause another fetch.
+    pub(in crate::auth) fn asks_in(&self) -> Duration {
+        self.cache.lock().asks_in(Instant::now())
+    }
+
+    /// Makes a fetch due because the operator has asked for it.
+    pub(in crate::auth) fn make_due(&self) {
+        self.cache.lock().make_due(Instant::now());
     }
 
     pub(in crate::auth) fn is_pinned(&self) -> bool {
         matches!(self.settings.source, KeySource::Pinned(_))
     }
 
-    /// Begins a fetch if one is due and none runs. The caller must then call [`refresh`].
-    pub(in crate::auth) fn begin_fetch(&self) -> bool {
-        !self.is_pinned()
-            && self.cache.lock().is_due(Instant::now())
-            && !self.is_fetching.swap(true, Ordering::Relaxed)
-    }
-}
-
-/// Fetches the keys of an issuer, and records the outcome.
-pub(in crate::auth) async fn refresh(issuer: Arc<Issuer>) {
-    let settings = &issuer.settings;
-    let fetched = timeout(3 * FETCH_LIMIT, fetch(settings)).await;
-    let fetched = fetched.unwrap_or_else(|_| Err(FetchError::Http("no answer in time".to_owned())));
-    let name = &*settings.name;
-    {
-        let (mut cache, now) = (issuer.cache.lock(), Instant::now());
+    /// Fetches the keys if they are due. While another caller fetches them, waits for its outcome. If the future is
+    /// dropped, the fetch stays due.
+    pub(in crate::auth) async fn refresh(&self) {
+        let _only = self.fetch.lock().await;
+        if !self.is_due() {
+            return;
+        }
+        let fetched = timeout(2 * FETCH_LIMIT, fetch(&self.settings)).await;
+        let fetched = fetched.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+        let name = &*self.settings.name;
+        let (mut cache, now) = (self.cache.lock(), Instant::now());
         let was_failing = cache.is_failing();
         match fetched {
             Ok((keys, age)) => {
@@ -217,11 +179,10 @@ pub(in crate::auth) async fn refresh(issuer: Arc<Issuer>) {
             }
         }
     }
-    issuer.is_fetching.store(false, Ordering::Relaxed);
-    issuer.fetches.send_modify(|count| *count += 1);
 }
 
-async fn fetch(settings: &IssuerSettings) -> Result<(KeySet, Option<Duration>), FetchError> {
+/// Fetches the keys of an issuer, and how long they may be kept. A failure is a text for the log.
+async fn fetch(settings: &IssuerSettings) -> Result<(KeySet, Option<Duration>), String> {
     #[derive(Deserialize)]
     struct Discovery {
         issuer: String,
@@ -232,34 +193,45 @@ async fn fetch(settings: &IssuerSettings) -> Result<(KeySet, Option<Duration>), 
     };
     let discovery = format!("{}{DISCOVERY}", settings.url.trim_end_matches('/'));
     let (document, _) = get(&discovery, ca_file.as_deref()).await?;
-    let found: Discovery =
-        serde_json::from_slice(&document).map_err(|_| FetchError::NotDiscovery(discovery))?;
-    if *found.issuer != *settings.url {
-        return Err(FetchError::OtherIssuer(found.issuer));
+    let found: Discovery = serde_json::from_slice(&document)
+        .map_err(|_| format!("{discovery} is no OpenID configuration with issuer and jwks_uri"))?;
+    let Discovery { issuer, jwks_uri } = found;
+    if *issuer != *settings.url {
+        return Err(format!(
+            "the configuration is of the issuer {}",
+            shown(&issuer)
+        ));
     }
-    let (keys, age) = get(&found.jwks_uri, ca_file.as_deref()).await?;
-    let keys = KeySet::parse(&keys).map_err(|error| FetchError::Keys(found.jwks_uri, error))?;
+    // Only an issuer on this machine may have its keys without TLS.
+    if !jwks_uri.starts_with("https://") && !settings.url.starts_with("http://") {
+        return Err(format!(
+            "jwks_uri is {}, and no https:// address",
+            shown(&jwks_uri)
+        ));
+    }
+    let (keys, age) = get(&jwks_uri, ca_file.as_deref()).await?;
+    let keys = KeySet::parse(&keys).map_err(|error| format!("{}: {error}", shown(&jwks_uri)))?;
     Ok((keys, age))
 }
 
 /// Fetches a document of at most 256 KiB, and how long it may be kept.
-async fn get(
-    text: &str,
-    ca_file: Option<&Path>,
-) -> Result<(Vec<u8>, Option<Duration>), FetchError> {
-    let url = IssuerSettings::address(text).ok_or_else(|| FetchError::BadUrl(text.to_owned()))?;
-    let failed = |error: reqwest::Error| FetchError::Http(cause(&error));
+async fn get(text: &str, ca_file: Option<&Path>) -> Result<(Vec<u8>, Option<Duration>), String> {
+    let url = IssuerSettings::address(text).ok_or_else(|| {
+        let url = shown(text);
+        format!("jwks_uri is {url}; allowed is https://, or http:// to a loopback address")
+    })?;
+    let failed = |error: reqwest::Error| cause(&error);
     let is_tls = url.scheme() == "https";
     let ca = ca_file.map(|path| PemFile::new("ca_file of the issuer", path));
     let tls = if is_tls {
-        ClientFiles { ca, identity: None }.config()?
+        ClientFiles { ca, identity: None }.config()
     } else {
-        no_tls()?
+        no_tls()
     };
     let mut builder = Client::builder()
         .connect_timeout(FETCH_LIMIT)
         .timeout(FETCH_LIMIT)
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(tls.map_err(|error| error.to_string())?)
         // A redirect could lead to any host, over plain HTTP.
         .redirect(redirect::Policy::none())
         .retry(reqwest::retry::never())
@@ -267,19 +239,11 @@ async fn get(
     if !is_tls {
         builder = builder.no_proxy();
     }
-    let mut response = builder
-        .build()
-        .map_err(failed)?
-        .get(url)
-        .send()
-        .await
-        .map_err(failed)?;
+    let client = builder.build().map_err(failed)?;
+    let mut response = client.get(url).send().await.map_err(failed)?;
     let status = response.status().as_u16();
     if status != 200 {
-        return Err(FetchError::Status {
-            url: text.to_owned(),
-            status,
-        });
+        return Err(format!("{} answers with the status {status}", shown(text)));
     }
     let header = response.headers().get(CACHE_CONTROL);
     let age = header
@@ -289,20 +253,17 @@ async fn get(
     while let Some(more) = response.chunk().await.map_err(failed)? {
         body.extend_from_slice(&more);
         if body.len() > KeySet::MAX_LEN {
-            return Err(FetchError::TooLong(text.to_owned()));
+            return Err(format!("{} has more than 256 KiB", shown(text)));
         }
     }
     Ok((body, age))
 }
 
-fn read_pinned(path: &Path) -> Result<KeySet, FetchError> {
-    let file = || path.display().to_string();
-    let bytes =
-        bounded_file::read(path, KeySet::MAX_LEN as u64).map_err(|error| FetchError::Pinned {
-            path: file(),
-            error,
-        })?;
-    KeySet::parse(&bytes).map_err(|error| FetchError::Keys(file(), error))
+fn read_pinned(path: &Path) -> Result<KeySet, String> {
+    let file = path.display();
+    let bytes = bounded_file::read(path, KeySet::MAX_LEN as u64)
+        .map_err(|error| format!("cannot read {file}: {error}"))?;
+    KeySet::parse(&bytes).map_err(|error| format!("{file}: {error}"))
 }
 
 /// The text of an error and of its causes.

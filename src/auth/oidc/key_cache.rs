@@ -72,9 +72,15 @@ impl KeyCache {
         now >= self.due
     }
 
-    /// The time until the next fetch is due.
-    pub(super) fn due_in(&self, now: Instant) -> Duration {
-        self.due.saturating_duration_since(now)
+    /// Makes a fetch due.
+    pub(super) fn make_due(&mut self, now: Instant) {
+        self.due = now;
+    }
+
+    /// The time until the next fetch is due, or can be caused by a token with an unknown `kid`.
+    pub(super) fn asks_in(&self, now: Instant) -> Duration {
+        let asks = self.asked_at.map_or(self.due, |at| at + ASKS_EVERY);
+        self.due.min(asks).saturating_duration_since(now)
     }
 
     /// Makes a fetch due because of a token with an unknown `kid`, at most once a minute. Returns whether it did.
@@ -82,7 +88,7 @@ impl KeyCache {
         let may = self.asked_at.is_none_or(|at| now >= at + ASKS_EVERY);
         if may {
             self.asked_at = Some(now);
-            self.due = now;
+            self.make_due(now);
         }
         may
     }

@@ -23,8 +23,8 @@ pub(super) use exchanged_key::{ExchangedContent, PURPOSE};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed::fuzzed_token;
 pub use id_token::{Claims, IdToken, RefusalClass, TokenRefusal, VerifiedToken};
-pub(super) use id_token::{Verification, refuse};
-pub(super) use issuer::{FETCH_LIMIT, Keys, refresh};
+pub(super) use id_token::{Verification, refuse, shown};
+pub(super) use issuer::FETCH_LIMIT;
 pub use issuer::{Issuer, IssuerSettings, KeySource};
 pub use key_set::{KeySet, KeySetError};
 pub use rules::ExchangeRules;

@@ -594,15 +594,18 @@ impl From<ExchangeError> for Problem {
                 retry_after,
             } => {
                 let detail = format!(
-                    "The gateway cannot reach the issuer {issuer}, and cannot verify its ID tokens. API keys and keys that \
-                     were exchanged before are not affected."
+                    "The gateway has no key of the issuer {issuer} that verifies the ID token, and cannot ask the issuer now. \
+                     API keys and keys that were exchanged before are not affected."
                 );
                 let ms = u64::try_from(retry_after.as_millis())
                     .unwrap_or(u64::MAX)
                     .max(1_000);
-                Self::new(Code::IssuerUnavailable, detail)
-                    .with(Extra::RetryAfter(ms))
-                    .caused_by(error.to_string())
+                let problem =
+                    Self::new(Code::IssuerUnavailable, detail).with(Extra::RetryAfter(ms));
+                Self {
+                    is_outage: true,
+                    ..problem.caused_by(error.to_string())
+                }
             }
         }
     }

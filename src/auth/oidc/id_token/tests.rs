@@ -177,6 +177,14 @@ fn a_signature_of_another_key_or_of_another_text_is_refused() {
 }
 
 #[test]
+fn without_a_kid_a_failed_signature_may_be_of_a_new_key() {
+    let [one, other] = [(); 2].map(|()| Signer::new("e"));
+    let token = one.sign(&json!({"alg": "ES256"}), &claims().to_string());
+    assert!(verify(&one, &token).unwrap().is_some());
+    assert!(verify(&other, &token).unwrap().is_none());
+}
+
+#[test]
 fn an_unknown_kid_is_told_apart_because_the_issuer_may_have_a_new_key() {
     assert!(
         with_header(&json!({"alg": "ES256", "kid": "new"}))
