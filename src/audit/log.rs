@@ -120,10 +120,10 @@ impl Audit {
         self.record("sign-in", |entry| entry.set_requester(requester));
     }
 
-    /// Records that a caller exchanged an ID token for a key.
+    /// Records that a caller exchanged an ID token for a key. Limited like [`Audit::refused`], because a caller can repeat it
+    /// with one token.
     pub fn exchanged(&self, requester: &Requester<'_>, issuer: &str, subject: &str) {
-        self.record("exchange", |entry| {
-            entry.set_requester(requester);
+        self.record_bounded(Bounded::Exchange, "exchange", requester, |entry| {
             entry.set("issuer", bounded(issuer));
             entry.set("subject", bounded(subject));
         });

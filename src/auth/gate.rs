@@ -27,7 +27,7 @@ use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
     Permission, Rate, RateReading, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
-    oidc::{ExchangedContent, ExchangedKey},
+    oidc::{ExchangedContent, ExchangedKey, Rendered},
     session::Session,
 };
 
@@ -266,14 +266,18 @@ impl GateInner {
         self: &Arc<Self>,
         content: ExchangedContent,
     ) -> Result<Access, Refusal> {
-        self.left(content.renews_until())
-            .ok_or(Refusal::ExchangeOver)?;
+        // A key that was sealed ahead, by a gateway whose clock is wrong, would live too long.
+        let is_ahead = content.at() > self.clock.wall() + MAX_AHEAD;
+        if is_ahead || self.left(content.renews_until()).is_none() {
+            return Err(Refusal::ExchangeOver);
+        }
         let ring = Arc::clone(&self.ring.borrow());
         let key = ring
             .with_exchanged(&content)
             .filter(|key| !self.is_expired(key));
         let key = key.ok_or(Refusal::ExchangeOver)?;
-        let caller = ExchangedCaller::new(content);
+        let session = key.exchange.as_ref().map(|rules| rules.session);
+        let caller = ExchangedCaller::new(content, session.unwrap_or_default());
         Ok(self.access(&key, Admitted::Exchanged(Arc::new(caller)), None))
     }
 
@@ -334,6 +338,8 @@ enum Admitted {
 #[derive(Debug)]
 struct ExchangedCaller {
     content: ExchangedContent,
+    /// When the key ends for everything but renewals: as it was sealed, or sooner if its API key says so now.
+    until: SystemTime,
     id: CallerId,
     label: Arc<str>,
     mark: Arc<str>,
@@ -342,15 +348,25 @@ struct ExchangedCaller {
 /// How many ID tokens may be verified at a time: a verification takes a fraction of a millisecond, and anybody may ask
 /// for one.
 const MAX_VERIFICATIONS: usize = 4;
+/// How far ahead of this gateway's clock an exchange may have been.
+const MAX_AHEAD: Duration = Duration::from_mins(1);
 /// The metadata entry with the owner that a caller has named, if its API key declares another.
 const SAID_OWNER: &str = "said_owner";
 
 // === impl ExchangedCaller ===
 
 impl ExchangedCaller {
-    fn new(content: ExchangedContent) -> Self {
-        let id = CallerId::of_subject(&content.name, &content.issuer, &content.subject);
+    fn new(content: ExchangedContent, session: Duration) -> Self {
+        let ExchangedContent {
+            name,
+            issuer,
+            subject,
+            workload,
+            ..
+        } = &content;
+        let id = CallerId::of_subject(name, issuer, subject, workload);
         Self {
+            until: content.until().min(content.at() + session),
             label: id.label().unwrap_or_default(),
             mark: id.mark().unwrap_or_default(),
             id,
@@ -374,7 +390,7 @@ impl Access {
     /// When the caller's access ends: with its session or with its key, whichever is sooner. `None` if neither ends.
     pub fn ends_at(&self) -> Option<SystemTime> {
         let authenticated = self.0.as_ref()?;
-        let exchanged = authenticated.exchanged().map(|it| it.content.until());
+        let exchanged = authenticated.exchanged().map(|it| it.until);
         let ends = [
             authenticated.session_until,
             exchanged,
@@ -399,7 +415,7 @@ impl Access {
         let authenticated = self.0.as_ref();
         authenticated.is_some_and(|it| {
             it.exchanged()
-                .is_some_and(|exchanged| it.gate.left(exchanged.content.until()).is_none())
+                .is_some_and(|exchanged| it.gate.left(exchanged.until).is_none())
         })
     }
 
@@ -414,10 +430,15 @@ impl Access {
         let Some(exchanged) = self.0.as_ref().and_then(Authenticated::exchanged) else {
             return Ok(());
         };
-        let ExchangedContent {
+        let Rendered {
             owner, metadata, ..
-        } = &exchanged.content;
-        let owner = owner.as_ref().and_then(|owner| Owner::new(owner).ok());
+        } = &exchanged.content.rendered;
+        // Claims that make no owner must not leave the choice to the caller.
+        let owner = owner.as_ref().and_then(|owner| {
+            let label = exchanged.label.get(..Owner::MAX_CHARS);
+            let label = label.unwrap_or(&exchanged.label);
+            Owner::new(owner).or_else(|_| Owner::new(label)).ok()
+        });
         if owner.is_none() && metadata.is_empty() {
             return Ok(());
         }
@@ -591,7 +612,7 @@ impl Authenticated {
         let until = match self.exchanged() {
             None => self.session_until?,
             Some(exchanged) if keeps => exchanged.content.renews_until(),
-            Some(exchanged) => exchanged.content.until(),
+            Some(exchanged) => exchanged.until,
         };
         Some(self.gate.left(until).unwrap_or_default())
     }

@@ -157,7 +157,7 @@ impl KeyRing {
         let mut key = KeyEntry::clone(key);
         for (permission, template) in &rules.names {
             // A template that is newer than the exchange counts from the next exchange on.
-            if let Some(prefix) = content.prefixes.get(template.as_str()) {
+            if let Some(prefix) = content.rendered.prefixes.get(template.as_str()) {
                 let names = key.permissions.names(*permission).iter().chain([&**prefix]);
                 key.permissions
                     .grant(*permission, Prefixes::new(names).ok()?);

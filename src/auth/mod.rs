@@ -28,7 +28,7 @@ pub use leases::LeaseSlot;
 pub(crate) use oidc::fuzzed_token;
 pub use oidc::{
     Claims, ExchangeRules, ExchangedKey, IdToken, Issuer, IssuerSettings, KeySet, KeySetError,
-    KeySource, RefusalClass, TokenRefusal, VerifiedToken,
+    KeySource, RefusalClass, Rendered, TokenRefusal, VerifiedToken,
 };
 pub use permission::{Permission, PermissionRow, Permissions, PrefixError, Prefixes, Scope, scope};
 pub use refusal::{Excess, Refusal};

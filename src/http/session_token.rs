@@ -68,6 +68,7 @@ pub(in crate::http) async fn exchange(
         .exchange(&token, name.as_deref(), provenance.remote)
         .await?;
     context.set_caller(&exchanged.access);
+    exchanged.access.count_request()?;
     let requester = provenance.requester(exchanged.access.name());
     gateway
         .audit

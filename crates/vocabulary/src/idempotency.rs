@@ -192,8 +192,8 @@ impl From<ForeignMark> for BreakTarget {
 /// Who a caller is, for every question whether two requests have the same caller: its API key, and if the caller has
 /// proved its identity to an issuer, that issuer and the subject too. All callers of a gateway without API keys are one.
 ///
-/// The text is the name of the key, or `NAME NUL ISSUER NUL SUBJECT`. No name of a key has a NUL, so different callers
-/// have different texts.
+/// The text is the name of the key, or `NAME NUL ISSUER NUL SUBJECT NUL WORKLOAD`. No name of a key and no subject has a
+/// NUL, so different callers have different texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallerId(Option<Arc<str>>);
 
@@ -213,9 +213,12 @@ impl CallerId {
         Self(Some(name))
     }
 
-    /// The caller that this issuer names by this subject, and that the API key of this name admits.
-    pub fn of_subject(name: &str, issuer: &str, subject: &str) -> Self {
-        Self(Some(format!("{name}\0{issuer}\0{subject}").into()))
+    /// The caller that this issuer names by this subject, and that the API key of this name admits. `workload` tells
+    /// callers apart that have chosen the same subject.
+    pub fn of_subject(name: &str, issuer: &str, subject: &str, workload: &str) -> Self {
+        Self(Some(
+            format!("{name}\0{issuer}\0{subject}\0{workload}").into(),
+        ))
     }
 
     /// The caller as people are shown it: the name of its API key, and the subject behind it if there is one. The label
@@ -262,7 +265,8 @@ impl CallerId {
     /// The name of the API key, and the subject, of a caller that an issuer names.
     fn parts(&self) -> Option<(&str, &str)> {
         let (name, rest) = self.0.as_ref()?.split_once('\0')?;
-        Some((name, rest.split_once('\0')?.1))
+        let (_, subject) = rest.split_once('\0')?;
+        Some((name, subject.split_once('\0')?.0))
     }
 
     /// The bytes that stand for this scope in a hash; empty for [`CallerId::ANONYMOUS`].
@@ -312,10 +316,11 @@ mod tests {
         let callers = [
             CallerId::ANONYMOUS,
             CallerId::of_key("ci".into()),
-            CallerId::of_subject("ci", "https://a", "repo:b"),
-            CallerId::of_subject("ci", "https://a", "repo:c"),
-            CallerId::of_subject("ci", "https://b", "repo:b"),
-            CallerId::of_subject("cd", "https://a", "repo:b"),
+            CallerId::of_subject("ci", "https://a", "repo:b", ""),
+            CallerId::of_subject("ci", "https://a", "repo:b", "1"),
+            CallerId::of_subject("ci", "https://a", "repo:c", ""),
+            CallerId::of_subject("ci", "https://b", "repo:b", ""),
+            CallerId::of_subject("cd", "https://a", "repo:b", ""),
         ];
         let supersedes = SupersedeKey::new("key").unwrap();
         for (at, one) in callers.iter().enumerate() {
@@ -335,7 +340,7 @@ mod tests {
         assert_eq!(plain.mark().as_deref(), Some("ci"));
         assert_eq!(CallerId::ANONYMOUS.label(), None);
         let shown = |subject: &str| {
-            let caller = CallerId::of_subject("ci", "https://a", subject);
+            let caller = CallerId::of_subject("ci", "https://a", subject, "7");
             let (label, mark) = (caller.label().unwrap(), caller.mark().unwrap());
             assert_eq!(CallerId::label_of_mark(&mark), &*label);
             assert_eq!(mark.len(), label.len() + 34);

@@ -9,7 +9,7 @@ use crate::auth::{
     Permission,
     oidc::{
         ClaimRules, ExchangeRules, Issuer, IssuerSettings, KeySource, RULE, RulesHash, Template,
-        is_public,
+        public_subjects,
     },
 };
 
@@ -40,9 +40,7 @@ impl<'a> Table<'a> {
             .text("url", URL)?
             .ok_or_else(|| self.refuse("url", URL))?;
         let address = IssuerSettings::address(url).filter(|it| it.query().is_none());
-        if address.is_none() {
-            return Err(self.refuse("url", URL));
-        }
+        let address = address.ok_or_else(|| self.refuse("url", URL))?;
         let is_other = |is_same: &dyn Fn(&IssuerSettings) -> bool| {
             !others.iter().any(|it| is_same(&it.settings))
         };
@@ -64,6 +62,11 @@ impl<'a> Table<'a> {
         let claims = self.read("tenant_claims", CLAIMS, |value| {
             texts(value).filter(|claims| claims.iter().all(|claim| !claim.is_empty()))
         })?;
+        if claims.is_some() && public_subjects(&address).is_some() {
+            let allowed =
+                "nothing here, because the claims that tell tenants of this issuer apart are known";
+            return Err(self.refuse("tenant_claims", allowed));
+        }
         Ok(Issuer::new(IssuerSettings {
             name: name.into(),
             url: url.into(),
@@ -92,7 +95,7 @@ impl<'a> Table<'a> {
             .map(|it| &it.settings)
             .find(|it| Some(&*it.name) == issuer);
         let issuer = issuer.ok_or_else(|| self.refuse("issuer", ISSUER))?;
-        let claims = self.claims(issuer, !names.is_empty())?;
+        let claims = self.claims(issuer, &names)?;
         let session = self
             .number("session_ms", 1_000, MAX_SESSION_MS)?
             .unwrap_or(SESSION_MS);
@@ -117,11 +120,11 @@ impl<'a> Table<'a> {
     }
 
     /// Reads the rules for claims. They must pin a tenant of an issuer that signs tokens for everybody: anybody can choose
-    /// the audience of this gateway. `names_locks`: claims are parts of lock names.
+    /// the audience of this gateway. `names`: the beginnings of lock names that have claims in them.
     fn claims(
         &mut self,
         issuer: &IssuerSettings,
-        names_locks: bool,
+        names: &[(Permission, Template)],
     ) -> Result<ClaimRules, KeysFileError> {
         const CLAIMS: &str = "a table of claims and their values: without rules, every token of the issuer would match";
         let mut rules = ClaimRules::default();
@@ -135,18 +138,28 @@ impl<'a> Table<'a> {
         }
         let tenants = issuer.tenant_claims.as_slice();
         let address = IssuerSettings::address(&issuer.url);
-        let is_shared = address.is_some_and(|it| is_public(&it)) || !tenants.is_empty();
-        if is_shared && !rules.pin_tenant(tenants) {
+        let subjects = address.and_then(|it| public_subjects(&it));
+        let is_shared = subjects.is_some() || !tenants.is_empty();
+        if is_shared && !rules.pin_tenant(subjects.unwrap_or_default(), tenants) {
             let allowed = "rules that name a tenant, because anybody in the world can get a token of this issuer for your \
                            audience: repository_id, repository_owner_id, project_id, namespace_id, organization_id, hd, tid, \
-                           a claim in tenant_claims of the issuer, or a sub up to the tenant such as repo:acme/*";
+                           a claim in tenant_claims of the issuer, or a sub that begins with the tenant, such as repo:acme/*, \
+                           project_path:acme/* or organization:acme:*. A repository can choose any other sub";
             return Err(self.refuse("claims", allowed));
         }
-        if names_locks && !rules.pin_owner_by_id(tenants) {
+        if !names.is_empty() && !rules.pin_owner_by_id(tenants) {
             let allowed = "rules that name the owner by an id (repository_id, repository_owner_id, project_id, namespace_id, \
                            organization_id, tid, or a claim in tenant_claims of the issuer), because claims are parts of lock \
                            names, and another owner may get a name that was given up";
             return Err(self.refuse("claims", allowed));
+        }
+        let is_chosen = |claim: &&str| !rules.trust(claim, tenants);
+        for (permission, template) in names {
+            if template.leading_claim().filter(is_chosen).is_some() {
+                let allowed = "names that begin with a text up to / or :, with a claim that names who runs the job, or with a \
+                               claim that has one value in claims: otherwise a job could choose the beginning";
+                return Err(self.refuse(permission.row().name, allowed));
+            }
         }
         Ok(rules)
     }

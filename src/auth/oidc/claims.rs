@@ -1,6 +1,6 @@
 //! Which tokens of an issuer an API key is for, and whether its rules keep the rest of the world out.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use toml::Value as Toml;
 use url::Url;
 
@@ -39,15 +39,33 @@ const SUBJECT: &str = "sub";
 const EMAIL: &str = "email";
 const EMAIL_VERIFIED: &str = "email_verified";
 
-/// The hosts of issuers that sign tokens for everybody in the world, each with the audience that its user chooses.
-const PUBLIC_HOSTS: [&str; 7] = [
-    "token.actions.githubusercontent.com",
-    "gitlab.com",
-    "agent.buildkite.com",
-    "accounts.google.com",
-    "login.microsoftonline.com",
-    "login.microsoftonline.us",
-    "sts.windows.net",
+/// The hosts of issuers that sign tokens for everybody in the world, each with the audience that its user chooses, and how
+/// a `sub` begins whose next part is a tenant. A tenant may choose what else its `sub` is: of every other beginning, and of
+/// every other text, another tenant can have the same.
+const PUBLIC_HOSTS: [(&str, &[&str]); 7] = [
+    (
+        "token.actions.githubusercontent.com",
+        &["repo:", "repository_id:", "repository_owner_id:"],
+    ),
+    ("gitlab.com", &["project_path:"]),
+    ("agent.buildkite.com", &["organization:"]),
+    ("accounts.google.com", WHOLE_SUBJECT),
+    ("login.microsoftonline.com", WHOLE_SUBJECT),
+    ("login.microsoftonline.us", WHOLE_SUBJECT),
+    ("sts.windows.net", WHOLE_SUBJECT),
+];
+/// The whole `sub` is an id that the issuer has chosen.
+const WHOLE_SUBJECT: &[&str] = &[""];
+
+/// The claims that name who runs a job, and that the job cannot choose.
+const IDENTITIES: [&str; 7] = [
+    "repository",
+    "repository_owner",
+    "project_path",
+    "namespace_path",
+    "organization_slug",
+    "pipeline_slug",
+    "pipeline_id",
 ];
 
 // === impl ClaimRules ===
@@ -92,11 +110,25 @@ impl ClaimRules {
     }
 
     /// Whether the rules admit one tenant of the issuer, or a few, and not everybody who can get a token.
-    /// `tenant_claims` are those that the operator lists for the issuer.
-    pub(in crate::auth) fn pin_tenant(&self, tenant_claims: &[Box<str>]) -> bool {
+    /// `subjects` are the beginnings of a `sub` of one tenant, and `tenant_claims` those that the operator lists for the
+    /// issuer.
+    pub(in crate::auth) fn pin_tenant(
+        &self,
+        subjects: &[&str],
+        tenant_claims: &[Box<str>],
+    ) -> bool {
+        let names_tenant = |it: &Expected| subjects.iter().any(|begin| it.names_tenant(begin));
         self.pin_owner_by_id(tenant_claims)
             || self.pins(DOMAIN, Expected::is_whole)
-            || self.pins(SUBJECT, Expected::names_tenant)
+            || self.pins(SUBJECT, names_tenant)
+    }
+
+    /// Whether a claim is of one value by these rules, or names who runs a job, so that no job can choose it.
+    pub(in crate::auth) fn trust(&self, claim: &str, tenant_claims: &[Box<str>]) -> bool {
+        IDENTITIES.contains(&claim)
+            || TENANT_IDS.contains(&claim)
+            || tenant_claims.iter().any(|it| **it == *claim)
+            || self.pins(claim, Expected::is_whole)
     }
 
     /// Whether the rules pin the tenant by an id. A name can be given up, and taken by somebody else.
@@ -108,10 +140,10 @@ impl ClaimRules {
             .any(|claim| self.pins(claim, Expected::is_whole))
     }
 
-    fn pins(&self, claim: &str, is_pin: fn(&Expected) -> bool) -> bool {
+    fn pins(&self, claim: &str, is_pin: impl Fn(&Expected) -> bool) -> bool {
         self.0
             .iter()
-            .any(|(name, expected)| **name == *claim && expected.iter().all(is_pin))
+            .any(|(name, expected)| **name == *claim && expected.iter().all(&is_pin))
     }
 
     fn names(&self, claim: &str) -> bool {
@@ -120,17 +152,21 @@ impl ClaimRules {
 
     /// The rules as text, in the order of their names, from which a hash is made. Equal rules have equal texts.
     pub(super) fn canonical(&self) -> String {
-        let mut rules: Vec<_> = self.0.iter().map(|rule| format!("{rule:?}")).collect();
+        let text = |(claim, expected): &(Box<str>, Vec<Expected>)| {
+            let expected: Vec<_> = expected.iter().map(Expected::canonical).collect();
+            json!([claim, expected]).to_string()
+        };
+        let mut rules: Vec<_> = self.0.iter().map(text).collect();
         rules.sort_unstable();
         rules.join("\n")
     }
 }
 
-/// Whether an issuer signs tokens for everybody in the world.
-pub(in crate::auth) fn is_public(issuer: &Url) -> bool {
-    issuer
-        .host_str()
-        .is_some_and(|host| PUBLIC_HOSTS.contains(&host))
+/// The beginnings of a `sub` of one tenant, if an issuer signs tokens for everybody in the world.
+pub(in crate::auth) fn public_subjects(issuer: &Url) -> Option<&'static [&'static str]> {
+    let name = issuer.host_str()?;
+    let public = PUBLIC_HOSTS.iter().find(|(host, _)| *host == name);
+    public.map(|(_, subjects)| *subjects)
 }
 
 // === impl Expected ===
@@ -166,18 +202,28 @@ impl Expected {
         matches!(self, Self::Text(_) | Self::Number(_))
     }
 
-    /// Whether a subject with this value is of one tenant: `repo:acme/*` is, and `repo:*` is not.
-    fn names_tenant(&self) -> bool {
+    /// Whether a subject with this value is of one tenant, whose name stands behind `begin`: `repo:acme/*` is, and `repo:*`
+    /// is not.
+    fn names_tenant(&self, begin: &str) -> bool {
         match self {
-            Self::Text(_) => true,
-            Self::Beginning(begin) => {
-                begin
-                    .split(SEPARATORS)
-                    .filter(|part| !part.is_empty())
-                    .count()
-                    >= 2
+            Self::Text(text) => text
+                .strip_prefix(begin)
+                .is_some_and(|rest| !rest.is_empty()),
+            Self::Beginning(text) => {
+                let rest = text.strip_prefix(begin).filter(|_| !begin.is_empty());
+                rest.is_some_and(|rest| !rest.starts_with(SEPARATORS) && !rest.is_empty())
             }
             Self::Number(_) | Self::Flag(_) => false,
+        }
+    }
+
+    /// The value as JSON. Different values have different texts.
+    fn canonical(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Beginning(begin) => json!({ "begins": begin }),
+            Self::Number(number) => json!(number),
+            Self::Flag(flag) => json!(flag),
         }
     }
 }
@@ -187,8 +233,6 @@ const SEPARATORS: [char; 2] = ['/', ':'];
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn rules(text: &str) -> Option<ClaimRules> {
@@ -288,27 +332,69 @@ mod tests {
             ("sub = 'repo:*'", false),
             ("sub = ['repo:acme/*', 'repo:*']", false),
             ("sub = '::*'", false),
+            ("sub = 'repo:/*'", false),
+            ("sub = 'repo:acme@7/*'", true),
+            ("sub = 'repository_owner_id:1'", true),
+            // Each repository chooses which claims its `sub` is made of.
+            ("sub = 'environment:production'", false),
+            ("sub = 'ref:refs/heads/main'", false),
+            ("sub = 'job_workflow_ref:acme/wf/*'", false),
+            ("sub = ['repo:acme/*', 'environment:production']", false),
             ("repository = 'acme/web'", false),
             ("repository_id = true", false),
             ("repository_id = 'a/*'", false),
             ("event_name = 'push'", false),
             ("account = '7'", false),
         ] {
-            assert_eq!(rules(rule).unwrap().pin_tenant(&[]), pins, "{rule}");
+            let github = PUBLIC_HOSTS[0].1;
+            let rules = rules(rule).unwrap();
+            assert_eq!(rules.pin_tenant(github, &[]), pins, "{rule}");
         }
-        assert!(
-            rules("account = '7'")
-                .unwrap()
-                .pin_tenant(&["account".into()])
-        );
+        let own = rules("account = '7'").unwrap();
+        assert!(own.pin_tenant(&[], &["account".into()]));
+        let whole = |rule| rules(rule).unwrap().pin_tenant(WHOLE_SUBJECT, &[]);
+        assert!(whole("sub = '1234'") && !whole("sub = '12/*'"));
         let by_id = |rule| rules(rule).unwrap().pin_owner_by_id(&[]);
         assert!(by_id("repository_id = '1'"));
         assert!(!by_id("sub = 'repo:acme/*'") && !by_id("hd = 'acme.com'"));
     }
 
     #[test]
+    fn equal_rules_have_one_text_and_others_another() {
+        let text = |rule| rules(rule).unwrap().canonical();
+        assert_eq!(text("a = 'x'\nb = 1"), text("b = 1\na = ['x']"));
+        let texts = [
+            "a = 'x/'",
+            "a = 'x/*'",
+            "a = '1'",
+            "a = 1",
+            "a = 'true'",
+            "a = true",
+            "b = 1",
+            "a = ['1', '2']",
+        ];
+        for (at, one) in texts.iter().enumerate() {
+            for other in &texts[..at] {
+                assert_ne!(text(one), text(other));
+            }
+        }
+    }
+
+    #[test]
+    fn no_job_chooses_a_claim_that_is_trusted() {
+        let rules = rules("environment = 'production'\nref = 'refs/heads/*'").unwrap();
+        let trusted = |claim: &str| rules.trust(claim, &["account".into()]);
+        for claim in ["repository", "project_id", "environment", "account"] {
+            assert!(trusted(claim), "{claim}");
+        }
+        for claim in ["workflow", "ref", "sub", "run_id"] {
+            assert!(!trusted(claim), "{claim}");
+        }
+    }
+
+    #[test]
     fn the_issuers_of_the_whole_world_are_known() {
-        let public = |url: &str| is_public(&Url::parse(url).unwrap());
+        let public = |url: &str| public_subjects(&Url::parse(url).unwrap()).is_some();
         for url in [
             "https://token.actions.githubusercontent.com",
             "https://token.actions.githubusercontent.com/octocat-inc",

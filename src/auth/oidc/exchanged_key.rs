@@ -27,21 +27,32 @@ pub(in crate::auth) struct ExchangedContent {
     /// The subject of the token.
     #[serde(rename = "s")]
     pub(in crate::auth) subject: String,
+    /// The claims that tell the workloads of one subject apart, as JSON.
+    #[serde(rename = "w")]
+    pub(in crate::auth) workload: String,
     /// When the token was exchanged, in milliseconds since 1970.
     #[serde(rename = "a")]
     pub(in crate::auth) at_ms: u64,
     /// When the exchanged key ends, in milliseconds since 1970.
     #[serde(rename = "u")]
     pub(in crate::auth) until_ms: u64,
+    /// What the token has made of the templates.
+    #[serde(flatten)]
+    pub(in crate::auth) rendered: Rendered,
+}
+
+/// What a token makes of the templates of an API key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rendered {
     /// The owner of the caller's leases, if the API key declares one.
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::auth) owner: Option<String>,
+    pub owner: Option<String>,
     /// The metadata of the caller's leases that the API key declares.
     #[serde(rename = "m", default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(in crate::auth) metadata: BTreeMap<String, String>,
+    pub metadata: BTreeMap<String, String>,
     /// The beginnings of lock names that the API key permits by claims: each template and what it has become.
     #[serde(rename = "p", default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(in crate::auth) prefixes: BTreeMap<String, String>,
+    pub prefixes: BTreeMap<String, String>,
 }
 
 /// An exchanged key as its program keeps it, with its end. `Debug` never shows it.
@@ -120,9 +131,12 @@ mod tests {
             subject: "repo:acme/web".to_owned(),
             at_ms: 1_795_176_000_123,
             until_ms: 1_795_179_600_123,
-            owner: Some("acme/web #7".to_owned()),
-            metadata: BTreeMap::from([("run".to_owned(), "https://x".to_owned())]),
-            prefixes: BTreeMap::from([("{repository}/".to_owned(), "acme/web/".to_owned())]),
+            workload: r#"{"repository_id":"7"}"#.to_owned(),
+            rendered: Rendered {
+                owner: Some("acme/web #7".to_owned()),
+                metadata: BTreeMap::from([("run".to_owned(), "https://x".to_owned())]),
+                prefixes: BTreeMap::from([("{repository}/".to_owned(), "acme/web/".to_owned())]),
+            },
         }
     }
 

@@ -17,9 +17,9 @@ mod key_set;
 mod rules;
 mod template;
 
-pub(super) use claims::{ClaimRules, RULE, is_public};
-pub use exchanged_key::ExchangedKey;
+pub(super) use claims::{ClaimRules, RULE, public_subjects};
 pub(super) use exchanged_key::{ExchangedContent, PURPOSE};
+pub use exchanged_key::{ExchangedKey, Rendered};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed::fuzzed_token;
 pub use id_token::{Claims, IdToken, RefusalClass, TokenRefusal, VerifiedToken};

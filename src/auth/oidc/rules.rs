@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
 };
 
 use super::{
-    Claims, ExchangedContent, Issuer, RefusalClass, TokenRefusal, VerifiedToken,
+    Claims, ExchangedContent, Issuer, RefusalClass, Rendered, TokenRefusal, VerifiedToken,
     claims::ClaimRules, id_token::refuse, template::Template,
 };
 
@@ -46,6 +47,8 @@ pub(in crate::auth) struct RulesHash(Box<str>);
 /// The longest value of metadata that is made of claims, in characters. A longer value is cut.
 const MAX_VALUE: usize = 256;
 const EMAIL: &str = "email";
+/// The claims that tell workloads apart although they have chosen one `sub`.
+const WORKLOAD_IDS: [&str; 3] = ["repository_id", "project_id", "pipeline_id"];
 
 // === impl ExchangeRules ===
 
@@ -66,10 +69,14 @@ impl ExchangeRules {
         token: VerifiedToken,
         now: SystemTime,
     ) -> Result<ExchangedContent, TokenRefusal> {
-        let VerifiedToken { subject, claims } = token;
-        let (owner, metadata, prefixes) = self
+        let VerifiedToken {
+            subject, claims, ..
+        } = token;
+        let rendered = self
             .render(&claims)
             .map_err(|reason| refuse(RefusalClass::NoKeyMatches, reason))?;
+        let ids = WORKLOAD_IDS.into_iter();
+        let ids = ids.filter_map(|claim| Some((claim.to_owned(), claims.get(claim)?.clone())));
         let at = now
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
@@ -79,39 +86,22 @@ impl ExchangeRules {
             rules: self.hash.0.to_string(),
             issuer: issuer.settings.url.to_string(),
             subject,
+            workload: Value::Object(ids.collect()).to_string(),
             at_ms: ms(at),
             until_ms: ms(at + self.session),
-            owner,
-            metadata,
-            prefixes,
+            rendered,
         })
     }
 
     /// What a token makes of the templates: owner, metadata and beginnings of lock names.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the three parts are named where they are taken apart"
-    )]
-    pub fn render(
-        &self,
-        claims: &Claims,
-    ) -> Result<
-        (
-            Option<String>,
-            BTreeMap<String, String>,
-            BTreeMap<String, String>,
-        ),
-        String,
-    > {
+    pub fn render(&self, claims: &Claims) -> Result<Rendered, String> {
         let cut = |text: String, most| text.chars().take(most).collect::<String>();
         let owner = self
             .owner
             .as_ref()
             .map(|it| it.render_text(claims))
             .transpose()?;
-        let owner = owner
-            .map(|text| cut(text, Owner::MAX_CHARS))
-            .filter(|text| !text.is_empty());
+        let owner = owner.map(|text| cut(text, Owner::MAX_CHARS));
         let value = |(name, template): &(String, Template)| {
             Ok((name.clone(), cut(template.render_text(claims)?, MAX_VALUE)))
         };
@@ -133,7 +123,11 @@ impl ExchangeRules {
             .iter()
             .map(prefix)
             .collect::<Result<_, String>>()?;
-        Ok((owner, metadata, prefixes))
+        Ok(Rendered {
+            owner,
+            metadata,
+            prefixes,
+        })
     }
 
     /// The beginnings of lock names with claims in them on which the key has this permission, as they are in the file.

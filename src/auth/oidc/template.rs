@@ -3,10 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::{
-    invisible_chars::is_invisible,
-    lock::{LockName, NamePrefix},
-};
+use crate::{invisible_chars::is_invisible, lock::NamePrefix};
 
 use super::id_token::Claims;
 
@@ -108,6 +105,17 @@ impl Template {
         self.parts.iter().any(|part| matches!(part, Part::Claim(_)))
     }
 
+    /// The claim with which the first part of a name begins; `None` if a literal part stands before all claims.
+    pub(in crate::auth) fn leading_claim(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [Part::Claim(claim), ..] => Some(claim),
+            [Part::Literal(begin), Part::Claim(claim), ..] if !begin.contains(['/', ':']) => {
+                Some(claim)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the text uses this claim.
     pub(super) fn uses(&self, claim: &str) -> bool {
         self.parts
@@ -143,7 +151,8 @@ impl Template {
         let prefix = self.fill::<String>(|claim| {
             let value = scalar(claims, claim)?;
             // Otherwise a claim could change what its neighbours mean, as `..` does.
-            LockName::new(&value).map_err(|_| format!("the claim {claim} is no name of a lock"))?;
+            NamePrefix::new(&format!("{value}/"))
+                .map_err(|_| format!("the claim {claim} is no name of a lock"))?;
             Ok(value)
         })?;
         NamePrefix::new(&prefix)
@@ -182,6 +191,7 @@ mod tests {
         let claims = json!({
             "repository": "acme/web", "run": 42, "flag": true, "list": ["a"], "object": {}, "null": null,
             "evil": "a\u{202e}\n\u{1b}b", "up": "a/../..", "query": "a?b#c%\\:@", "colon": "a:b", "empty": "",
+            "verb": "acme/release",
         });
         claims.as_object().unwrap().clone()
     }
@@ -245,6 +255,8 @@ mod tests {
             assert!(why.contains("is no name of a lock"), "{claim} {why}");
         }
         assert_eq!(prefix("{colon}/").unwrap(), "a:b/");
+        // A repository may have the name of an operation.
+        assert_eq!(prefix("{verb}/").unwrap(), "acme/release/");
     }
 
     #[test]

@@ -53,14 +53,7 @@ impl TestArgs {
         let (mut lines, mut matched) = (Vec::new(), false);
         let mut say =
             |what: &str, text: &str| lines.push(format!("{what}: {}\n", escape_controls(text)));
-        for key in ring.keys() {
-            let Some(rules) = key
-                .exchange
-                .as_deref()
-                .filter(|it| *it.issuer == *issuer.settings.name)
-            else {
-                continue;
-            };
+        for (key, rules) in ring.exchanging(&issuer.settings.name) {
             match rules.check(&claims) {
                 Err(claim) => say(
                     &key.name,
@@ -76,7 +69,7 @@ impl TestArgs {
                         &key.name,
                         &format!("matches; the program is {} ({subject})", key.name),
                     );
-                    let (owner, metadata, prefixes) = rules.render(&claims).map_err(|why| {
+                    let rendered = rules.render(&claims).map_err(|why| {
                         CliError::unexpected(format!(
                             "the key {} matches, and the exchange is refused: {why}",
                             key.name
@@ -85,17 +78,17 @@ impl TestArgs {
                     for permission in Permission::ALL {
                         let templates = rules
                             .templates_of(permission)
-                            .filter_map(|it| prefixes.get(it));
+                            .filter_map(|it| rendered.prefixes.get(it));
                         let names = key.permissions.names(permission).iter();
                         let names: Vec<_> = names.chain(templates.map(String::as_str)).collect();
                         if !names.is_empty() {
                             say(permission.row().name, &names.join(" "));
                         }
                     }
-                    if let Some(owner) = &owner {
+                    if let Some(owner) = &rendered.owner {
                         say("owner", owner);
                     }
-                    for (name, value) in &metadata {
+                    for (name, value) in &rendered.metadata {
                         say(&format!("metadata {name}"), value);
                     }
                 }

@@ -77,6 +77,14 @@ fn a_public_issuer_needs_a_tenant() {
         .is_ok()
     };
     assert!(with(GITHUB, "repository_owner_id = '1'") && with(&own, "account = 7"));
+    // Each repository can have such a subject.
+    assert!(!with(GITHUB, "sub = 'environment:production'"));
+    let weak = format!("{GITHUB}tenant_claims = ['event_name']\n");
+    let message = refused(&weak, tenant);
+    assert!(
+        message.starts_with("tenant_claims of the issuer \"i\" is "),
+        "{message}"
+    );
     assert!(with(GITHUB, "sub = 'repo:acme/*'") && with(ISSUER, "event_name = 'push'"));
 }
 
@@ -87,13 +95,32 @@ fn claims_in_lock_names_need_an_owner_by_id_and_a_separator_and_never_break() {
     for line in [
         "acquire = ['{repository}']",
         "acquire = ['{repository}x/']",
-        "view = ['{a}{b}/']",
+        "view = ['{repository}{b}/']",
     ] {
         let text = format!("claims = {{ repository_id = '1' }}\n{line}");
         assert!(
             refused(GITHUB, &text).contains("the beginning of a lock name"),
             "{line}"
         );
+    }
+    for name in ["{environment}/", "{workflow}:", "x{environment}/"] {
+        let text = format!("claims = {{ repository_id = '1' }}\nacquire = ['{name}']");
+        let message = refused(GITHUB, &text);
+        assert!(
+            message.contains("a job could choose the beginning"),
+            "{message}"
+        );
+    }
+    for (rule, name) in [
+        ("environment = 'a'", "{environment}/"),
+        ("event_name = 'push'", "ci/{environment}/"),
+        ("event_name = 'push'", "{repository}/{environment}/"),
+    ] {
+        read(&format!(
+            "{GITHUB}[[key]]\nname = 'k'\nissuer = 'i'\nclaims = {{ repository_id = '1', {rule} }}\n\
+             acquire = ['{name}']"
+        ))
+        .unwrap();
     }
     for permission in ["break", "order", "check"] {
         let text =

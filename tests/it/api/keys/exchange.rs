@@ -225,6 +225,90 @@ async fn two_subjects_with_one_idempotency_key_do_not_share_a_lease() {
 }
 
 #[tokio::test]
+async fn two_repositories_that_have_chosen_one_subject_are_two_callers() {
+    let rig = Rig::start(KEY).await;
+    let key = async |id: &str| {
+        let mut claims = rig.claims("acme/web");
+        claims["sub"] = json!("environment:production");
+        claims["repository_id"] = json!(id);
+        let answer = rig.send(&rig.token(&claims)).await.is(201);
+        format!("Bearer {}", answer["key"].as_str().unwrap())
+    };
+    let (web, api) = (key("1").await, key("2").await);
+    let acquire = async |key: &str| {
+        let headers = [("authorization", key), SAME, JSON[0]];
+        rig.service
+            .ask("POST /locks/deploy:web", &headers, "{}")
+            .await
+    };
+    let first = acquire(&web).await.is(201)["token"].clone();
+    let other = acquire(&api).await;
+    assert_eq!(other.problem(), (423, "locked"));
+    assert!(!other.body.contains(first.as_str().unwrap()));
+    assert_eq!(acquire(&key("1").await).await.is(200)["token"], first);
+}
+
+#[tokio::test]
+async fn claims_that_make_no_owner_leave_the_choice_to_no_caller() {
+    let rig = Rig::start(&KEY.replace("'{repository} #{run}'", "'{actor}'")).await;
+    let mut claims = rig.claims("acme/web");
+    claims["actor"] = json!("");
+    let answer = rig.send(&rig.token(&claims)).await.is(201);
+    let key = format!("Bearer {}", answer["key"].as_str().unwrap());
+    rig.ask("POST /locks/deploy:web", &key, r#"{"owner": "somebody"}"#)
+        .await
+        .is(201);
+    let seen = rig.ask("GET /locks/deploy:web", &key, "").await.is(200);
+    assert_eq!(seen["holders"][0]["owner"], "ci (repo:acme/web)");
+}
+
+#[tokio::test]
+async fn a_token_from_before_a_revocation_is_not_exchanged_again() {
+    let rig = Rig::start(KEY).await;
+    let mut claims = rig.claims("acme/web");
+    claims["iat"] = json!(NOW - 10);
+    let token = rig.token(&claims);
+    rig.send(&token).await.is(201);
+    rig.replace(&format!("{KEY}sessions_after = 2026-11-20T12:00:00Z\n"));
+    assert_eq!(rig.refusal(&token).await, "no key matches");
+    rig.key("acme/web").await;
+}
+
+#[tokio::test]
+async fn a_key_that_has_expired_hides_no_later_one_and_ends_what_it_admits() {
+    let old = format!("{KEY}expires_at = 2026-11-20T11:00:00Z\n");
+    let second = KEY.replace("'ci'", "'second'");
+    let rig = Rig::start(&format!("{old}{second}expires_at = 2026-11-20T12:10:00Z\n")).await;
+    let answer = rig.send(&rig.token(&rig.claims("acme/web"))).await.is(201);
+    assert_eq!(answer["name"], "second");
+    assert_eq!(answer["expires_in_ms"], 600_000);
+}
+
+#[tokio::test]
+async fn the_times_in_a_key_are_not_trusted_beyond_its_rules_and_the_clock() {
+    let rig = Rig::start(KEY).await;
+    let key = rig.key("acme/web").await;
+    let status = async |line: &str| rig.ask(line, &key, "").await.status;
+    rig.clock.advance(Duration::from_mins(10));
+    assert_eq!(status("GET /locks/x").await, 200);
+    rig.replace(&format!("{KEY}session_ms = 300_000\n"));
+    assert_eq!(status("GET /locks/x").await, 401);
+    rig.replace(KEY);
+    assert_eq!(status("GET /locks/x").await, 200);
+}
+
+#[tokio::test]
+async fn an_exchange_counts_against_the_rate_of_its_key() {
+    let rig = Rig::start(&format!("{KEY}requests_per_second = 1\nburst = 2\n")).await;
+    let token = rig.token(&rig.claims("acme/web"));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(rig.send(&token).await.status);
+    }
+    assert!(seen[0] == 201 && seen.contains(&429), "{seen:?}");
+}
+
+#[tokio::test]
 async fn a_reservation_is_ended_by_the_subject_that_made_it() {
     let rig = Rig::start(KEY).await;
     let (web, api) = (rig.key("acme/web").await, rig.key("acme/api").await);
