@@ -2,6 +2,7 @@
 
 use std::{
     net::IpAddr,
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -10,7 +11,7 @@ use tokio::{
     sync::SemaphorePermit,
     time::{Instant, sleep, timeout},
 };
-use tracing::info;
+use tracing::{error, info};
 
 use crate::lifecycle::Lifecycle;
 
@@ -88,6 +89,20 @@ impl Gate {
             too_many @ Refusal::TooMany { .. } => ExchangeError::Refused(too_many),
             _ => error,
         })
+    }
+
+    /// Takes the secret that seals exchanged keys from a data directory, if there are issuers. Without it, the gateway
+    /// starts, and exchanged keys end with the process.
+    pub fn keep_exchanged(&self, directory: &Path) {
+        let Some(guarded) = &self.0 else { return };
+        if guarded.ring.borrow().issuers().is_empty() {
+            return;
+        }
+        let seal = guarded.seal.load().of_directory(directory);
+        match seal {
+            Ok(seal) => self.replace_seal(seal),
+            Err(error) => error!(%error, "exchanged keys will end when this process ends"),
+        }
     }
 
     /// Keeps the keys of all issuers up to date until the gateway stops.

@@ -11,16 +11,16 @@
 
 use std::{
     fmt,
-    fs::{DirBuilder, OpenOptions},
-    io::{ErrorKind, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    fs::File,
+    io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use crate::{
     bounded_file::{self, FileError},
-    config::{AuthConfig, StoreUrl},
+    config::AuthConfig,
 };
 
 use super::{ApiKey, ApiKeyId, api_key::random, oidc::PURPOSE as EXCHANGED, seal::Seal};
@@ -67,8 +67,8 @@ impl fmt::Debug for SealedSession {
 /// opens in the place of the other.
 #[derive(Debug)]
 pub struct SessionSeal {
-    sessions: Seal,
-    pub(super) exchanged: Seal,
+    sessions: Arc<Seal>,
+    pub(super) exchanged: Arc<Seal>,
 }
 
 /// The purpose and format of a sealed session, bound into the seal.
@@ -85,8 +85,8 @@ impl SessionSeal {
     /// The seal of all gateways that have these secrets: the first seals, and all of them open.
     pub(super) fn from_secrets(secrets: &[Vec<u8>]) -> Self {
         Self {
-            sessions: Seal::new(SESSION, secrets),
-            exchanged: Seal::new(EXCHANGED, secrets),
+            sessions: Arc::new(Seal::new(SESSION, secrets)),
+            exchanged: Arc::new(Seal::new(EXCHANGED, secrets)),
         }
     }
 
@@ -140,22 +140,23 @@ const MAX_SECRETS: usize = 2;
 // === impl SessionSeal ===
 
 impl SessionSeal {
-    /// The configured seal: shared with other gateways by a file, or random for this process alone. With an embedded
-    /// store, exchanged keys then have a secret in the data directory, because a restart must not cost a job its leases.
-    pub fn open_configured(
-        config: &AuthConfig,
-        store: &StoreUrl,
-    ) -> Result<Self, SessionSecretError> {
-        if !config.session_secret_file.is_empty() {
-            return Self::read(Path::new(&config.session_secret_file));
+    /// The configured seal: shared with other gateways by a file, or random for this process alone.
+    pub fn open_configured(config: &AuthConfig) -> Result<Self, SessionSecretError> {
+        match config.session_secret_file.as_str() {
+            "" => Ok(Self::random()),
+            path => Self::read(Path::new(path)),
         }
-        let mut seal = Self::random();
-        if let StoreUrl::Embedded(directory) = store {
-            let path = directory.join(EXCHANGE_SECRET);
-            let secret = own_secret(&path).map_err(|reason| SessionSecretError { path, reason })?;
-            seal.exchanged = Seal::new(EXCHANGED, &[secret]);
-        }
-        Ok(seal)
+    }
+
+    /// This seal of sessions, and for exchanged keys that of a data directory, because a restart must not cost a job its
+    /// leases.
+    pub(super) fn of_directory(&self, directory: &Path) -> Result<Self, SessionSecretError> {
+        let path = directory.join(EXCHANGE_SECRET);
+        let secret = own_secret(&path).map_err(|reason| SessionSecretError { path, reason })?;
+        Ok(Self {
+            sessions: Arc::clone(&self.sessions),
+            exchanged: Arc::new(Seal::new(EXCHANGED, &[secret])),
+        })
     }
 
     /// Checks the session secret file, if there is one. Makes no file.
@@ -179,40 +180,25 @@ impl SessionSeal {
 /// The file with the secret of exchanged keys, in the data directory of an embedded store. It is in no backup.
 const EXCHANGE_SECRET: &str = "exchange-secret";
 
-/// Reads the secret of this data directory, or makes one that only its user can read.
+/// Reads the secret of this data directory, or makes one that only its user can read. Half of a file is never there.
 fn own_secret(path: &Path) -> Result<Vec<u8>, String> {
-    if let Some(directory) = path.parent() {
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory);
-        made.map_err(|error| format!("cannot be created: {error}"))?;
-    }
-    match OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-    {
-        Ok(mut file) => {
-            let secret = ApiKey::random();
-            let written = file
-                .write_all(secret.expose().as_bytes())
-                .and_then(|()| file.sync_all());
-            written.map_err(|error| {
-                // Half of a secret would be read at the next start.
-                drop(std::fs::remove_file(path));
-                format!("cannot be written: {error}")
-            })?;
-        }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(format!("cannot be created: {error}")),
+    let make = || -> io::Result<()> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let mut draft = tempfile::Builder::new();
+        let mut new = draft.prefix(".exchange-secret.").tempfile_in(directory)?;
+        new.write_all(ApiKey::random().expose().as_bytes())?;
+        new.as_file().sync_all()?;
+        new.persist(path)?;
+        File::open(directory)?.sync_all()
+    };
+    if !path.exists() {
+        make().map_err(|error| format!("cannot be made: {error}"))?;
     }
     read(path).map(|mut secrets| secrets.swap_remove(0))
 }
 
 /// Reads session secrets from a file, without the white space at their ends, which an editor or `kubectl` may have added.
-/// A file of text has a secret, or two of them on two lines. Any other file is one secret.
+/// A file of text has a secret, or two of them with an empty line between. Any other file is one secret.
 fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
         FileError::TooLong(_) => {
@@ -221,21 +207,15 @@ fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
         error => format!("cannot be read: {error}"),
     })?;
     let whole = bytes.trim_ascii();
-    let is_text = whole
-        .iter()
-        .all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
-    let secrets: Vec<_> = if is_text {
-        whole
-            .split(|byte| *byte == b'\n')
-            .map(|line| line.trim_ascii().to_vec())
-            .collect()
-    } else {
-        vec![whole.to_vec()]
+    let secrets: Vec<_> = match std::str::from_utf8(whole) {
+        Ok(text) if text.is_ascii() => {
+            let secrets = text.split("\n\n").map(str::trim_ascii);
+            secrets.map(|secret| secret.as_bytes().to_vec()).collect()
+        }
+        _ => vec![whole.to_vec()],
     };
     if secrets.len() > MAX_SECRETS {
-        return Err(
-            "has more than two lines: a secret, or a new one and the old one below it".to_owned(),
-        );
+        return Err("has more than two secrets, with empty lines between".to_owned());
     }
     if secrets.iter().any(|secret| secret.len() < MIN_SECRET_BYTES) {
         return Err(format!(
@@ -333,7 +313,22 @@ mod tests {
             read_back(&format!("{secret}\n")).unwrap(),
             [secret.as_bytes()]
         );
+        // A secret of several lines, as `openssl rand -base64 64` prints, is one secret.
+        let lines = format!("{secret}\n{secret}");
+        assert_eq!(
+            read_back(&format!("{lines}\n")).unwrap(),
+            [lines.as_bytes()]
+        );
+        assert_eq!(
+            read_back(&format!("{secret}\n\n{lines}\n")).unwrap(),
+            [secret.as_bytes(), lines.as_bytes()]
+        );
         for (text, reason) in [
+            (
+                &*format!("{secret}\n\n{secret}\n\n{secret}"),
+                "more than two",
+            ),
+            (&*format!("{secret}\n\nx"), "fewer than 32"),
             ("", "fewer than 32"),
             (&format!("{}\n\n", &secret[1..]), "openssl rand"),
             (&"s".repeat(4_097), "longer than 4096"),
@@ -344,13 +339,30 @@ mod tests {
     }
 
     #[test]
+    fn a_data_directory_keeps_its_secret_and_no_half_of_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let random = SessionSeal::random();
+        let one = random.of_directory(directory.path()).unwrap();
+        let other = SessionSeal::random()
+            .of_directory(directory.path())
+            .unwrap();
+        let sealed = one.exchanged.seal(b"x".to_vec());
+        assert_eq!(other.exchanged.open(&sealed), Some(b"x".to_vec()));
+        let sealed = random.seal(&session());
+        assert_eq!(one.open(sealed.expose()), Some(session()));
+        assert_eq!(other.open(sealed.expose()), None);
+        let files = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(files.count(), 1);
+        assert!(random.of_directory(Path::new("/nowhere")).is_err());
+    }
+
+    #[test]
     fn who_names_a_file_that_is_not_there_is_told_so() {
         let config = AuthConfig {
             session_secret_file: "/nowhere/secret".to_owned(),
             ..AuthConfig::default()
         };
-        let store = "redis://localhost".parse().unwrap();
-        let error = SessionSeal::open_configured(&config, &store)
+        let error = SessionSeal::open_configured(&config)
             .unwrap_err()
             .to_string();
         assert!(
@@ -358,6 +370,6 @@ mod tests {
                 .starts_with("the session secret cannot be used: /nowhere/secret cannot be read: "),
             "{error}"
         );
-        assert!(SessionSeal::open_configured(&AuthConfig::default(), &store).is_ok());
+        assert!(SessionSeal::open_configured(&AuthConfig::default()).is_ok());
     }
 }

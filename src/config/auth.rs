@@ -24,10 +24,10 @@ pub struct AuthConfig {
     pub session_ttl_ms: Millis,
     /// A file with a secret of at least 32 characters, such as `openssl rand -hex 32` prints. Gateways
     /// with the same secret accept each other's sessions and exchanged keys: give all gateways behind a
-    /// load balancer the same file. To replace the secret, put a new one on a line above the old one:
-    /// the first seals, and both are accepted. The gateway reads the file again on a HUP signal and when
-    /// the file has changed. Empty for a random secret, which is lost when the process ends; exchanged
-    /// keys then need an embedded store.
+    /// load balancer the same file. To replace the secret, put a new one below the old one, with
+    /// an empty line between, and swap them when all gateways have read it: the first seals, and both are
+    /// accepted. The gateway reads the file again on a HUP signal and when the file has changed. Empty for
+    /// a random secret, which is lost when the process ends; exchanged keys then need an embedded store.
     pub session_secret_file: String,
 }
 

@@ -23,7 +23,7 @@ use crate::{
         terminal::output,
     },
     clock::{Clock, SystemClock},
-    config::{Config, DeclaredLocks, HttpTlsConfig},
+    config::{Config, DeclaredLocks, HttpTlsConfig, StoreUrl},
     engine::Engine,
     file_stamp::FileWatch,
     http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
@@ -133,6 +133,12 @@ async fn run(
         Some(store) => store,
         None => store::open(&config, Arc::clone(&clock), &lifecycle).await?,
     };
+    // Only now the data directory is there, and of this gateway.
+    if let StoreUrl::Embedded(directory) = &config.store
+        && config.auth.session_secret_file.is_empty()
+    {
+        gate.keep_exchanged(directory);
+    }
     let metrics = Metrics::default();
     // The store is wrapped from outside, so that its metric is the time for which the engine waits for an answer.
     let engine = Engine::start(
@@ -282,7 +288,7 @@ fn gate(
         "the API keys were read"
     );
     let secret_watch = SecretWatch::new(config);
-    let seal = SessionSeal::open_configured(config, store)?;
+    let seal = SessionSeal::open_configured(config)?;
     let gate = Gate::guarded(ring, seal, config, Arc::clone(clock));
     lifecycle.spawn_background(gate.clone().keep_issuers(lifecycle.clone()));
     if let Some(watch) = secret_watch {
