@@ -94,6 +94,7 @@ impl KeyEntry {
 pub struct KeyRing {
     keys: Vec<Arc<KeyEntry>>,
     by_id: HashMap<ApiKeyId, (ApiKeyHash, Arc<KeyEntry>)>,
+    by_name: HashMap<Arc<str>, Arc<KeyEntry>>,
     issuers: Vec<Arc<Issuer>>,
 }
 
@@ -114,7 +115,9 @@ impl KeyRing {
                 .map(move |secret| (secret.id, (secret.hash, Arc::clone(&key))))
         };
         let by_id = keys.iter().flat_map(secrets).collect();
+        let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));
         Self {
+            by_name: keys.iter().map(named).collect(),
             keys,
             by_id,
             issuers: Vec::new(),
@@ -149,11 +152,14 @@ impl KeyRing {
 
     /// The key for the caller with this exchanged key, if the exchanged key counts.
     pub(super) fn with_exchanged(&self, content: &ExchangedContent) -> Option<Arc<KeyEntry>> {
-        let key = self.keys.iter().find(|key| *key.name == *content.name)?;
+        let key = self.by_name.get(&*content.name)?;
         let rules = key
             .exchange
             .as_deref()
             .filter(|rules| rules.admits(content))?;
+        if rules.names.is_empty() {
+            return Some(Arc::clone(key));
+        }
         let mut key = KeyEntry::clone(key);
         for (permission, template) in &rules.names {
             // A template that is newer than the exchange counts from the next exchange on.
@@ -180,11 +186,7 @@ impl KeyRing {
 
     /// The names of the keys that differ from those of an earlier ring: added, removed or changed.
     pub(super) fn changes_since(&self, before: &Self) -> ReloadedKeys {
-        let by_name = |ring: &Self| -> HashMap<Arc<str>, Arc<KeyEntry>> {
-            let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));
-            ring.keys.iter().map(named).collect()
-        };
-        let (old, new) = (by_name(before), by_name(self));
+        let (old, new) = (&before.by_name, &self.by_name);
         let names = |keys: &[Arc<KeyEntry>], is_such: &dyn Fn(&Arc<KeyEntry>) -> bool| {
             let such = keys.iter().filter(|key| is_such(key));
             such.map(|key| Arc::clone(&key.name))

@@ -90,17 +90,25 @@ impl KeysFile {
 
     /// Reads all keys from the file, and the pinned keys of issuers from theirs.
     pub fn read(&self) -> Result<KeyRing, KeysFileError> {
-        let text = bounded_file::read_text(&self.path, Self::MAX_LEN).map_err(|error| {
-            KeysFileError(format!(
-                "cannot read the keys file {}: {error}",
-                self.path.display()
-            ))
-        })?;
-        let (keys, mut issuers) = self.tables(&text)?;
+        let (keys, mut issuers) = self.tables(&self.text()?)?;
         for issuer in &mut issuers {
             issuer.read_pinned().map_err(KeysFileError)?;
         }
         Ok(ring(keys, issuers))
+    }
+
+    /// Reads all keys from the file, and no other file: those that it names may be on another machine.
+    pub fn look(&self) -> Result<KeyRing, KeysFileError> {
+        self.parse(&self.text()?)
+    }
+
+    fn text(&self) -> Result<String, KeysFileError> {
+        bounded_file::read_text(&self.path, Self::MAX_LEN).map_err(|error| {
+            KeysFileError(format!(
+                "cannot read the keys file {}: {error}",
+                self.path.display()
+            ))
+        })
     }
 
     /// Reads all keys from a text, as if the text were in the file. Reads no other file.

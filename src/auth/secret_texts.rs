@@ -22,6 +22,7 @@ mod tests {
             "req-lgx_A",
             "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJ4In0.x",
             "a:eyJh.eyJp",
+            "eyAiYWxnIjoiUlMyNTYifQ.ewogImlzcyI6ICJ4In0.x",
         ] {
             assert!(may_hold_secret(secret), "{secret}");
         }

@@ -95,16 +95,14 @@ impl<'a> IdToken<'a> {
     pub const MAX_LEN: usize = 16 * 1024;
 
     /// Whether a text may contain an ID token or another JSON Web Token, and so must not be written down: the
-    /// beginnings of two JSON objects in base64, with a dot between.
+    /// beginnings of two JSON objects in base64, with a dot between. Behind `{` stands a quote or white space.
     pub fn is_in(text: &str) -> bool {
-        const OBJECT: &str = "eyJ";
-        let mut parts = text.split('.').peekable();
-        while let Some(part) = parts.next() {
-            if part.contains(OBJECT) && parts.peek().is_some_and(|next| next.starts_with(OBJECT)) {
-                return true;
-            }
-        }
-        false
+        const OBJECTS: [&str; 5] = ["eyJ", "eyA", "ewo", "ew0", "ewk"];
+        let has = |part: &str| OBJECTS.iter().any(|it| part.contains(it));
+        let begins = |part: &str| OBJECTS.iter().any(|it| part.starts_with(it));
+        let next = text.split('.').skip(1);
+        let mut pairs = text.split('.').zip(next);
+        pairs.any(|(part, next)| has(part) && begins(next))
     }
 
     /// Reads what an ID token says of itself, which nobody has verified.
@@ -123,6 +121,14 @@ impl<'a> IdToken<'a> {
                 RefusalClass::Signature,
                 format!("its algorithm is {:?}", header.alg),
             ));
+        }
+        // A token of another kind, such as an access token, is not about who calls.
+        if header
+            .typ
+            .as_deref()
+            .is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT"))
+        {
+            return Err(malformed("its typ is not JWT"));
         }
         // A token must not say which key verifies it, nor ask for rules that no gateway knows.
         let names_key = header.jku.is_some()

@@ -46,7 +46,7 @@ pub(super) struct KeysFileArgs {
 
 impl KeyListArgs {
     pub(in crate::cli) fn list(&self, environment: &Environment) -> Result<(), CliError> {
-        let ring = self.file.find(environment)?.read()?;
+        let ring = self.file.find(environment)?.look()?;
         let now = SystemClock.wall();
         if self.json {
             let keys = ring.keys().iter().map(|key| as_json(key, now));

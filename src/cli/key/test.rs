@@ -34,7 +34,7 @@ const MAX_LEN: u64 = 64 * 1024;
 
 impl TestArgs {
     pub(in crate::cli) fn test(&self, environment: &Environment) -> Result<(), CliError> {
-        let ring = self.file.find(environment)?.read()?;
+        let ring = self.file.find(environment)?.look()?;
         let unusable =
             |why: String| CliError::usage(format!("--claims {}: {why}", self.claims.display()));
         let json = bounded_file::read_text(&self.claims, MAX_LEN)

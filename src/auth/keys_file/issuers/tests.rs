@@ -301,6 +301,8 @@ fn a_pinned_set_of_keys_is_read_with_the_file() {
         format!("{issuer}[[key]]\nname = 'k'\nissuer = 'i'\nclaims = {{ sub = 'x' }}"),
     )
     .unwrap();
+    // Who lists the keys on another machine does not have the set.
+    KeysFile::new(&keys).look().unwrap();
     let message = KeysFile::new(&keys).read().unwrap_err().to_string();
     assert!(
         message.starts_with("keys_file of the issuer \"i\": cannot read "),

@@ -177,6 +177,17 @@ fn a_signature_of_another_key_or_of_another_text_is_refused() {
 }
 
 #[test]
+fn a_token_of_another_type_is_no_id_token() {
+    for typ in ["at+jwt", "logout+jwt", "JWE", ""] {
+        let outcome = with_header(&json!({"alg": "ES256", "kid": "e", "typ": typ}));
+        assert_eq!(refused(outcome), RefusalClass::Malformed, "{typ}");
+    }
+    accepts(with_header(
+        &json!({"alg": "ES256", "kid": "e", "typ": "jwt"}),
+    ));
+}
+
+#[test]
 fn without_a_kid_a_failed_signature_may_be_of_a_new_key() {
     let [one, other] = [(); 2].map(|()| Signer::new("e"));
     let token = one.sign(&json!({"alg": "ES256"}), &claims().to_string());
