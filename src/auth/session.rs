@@ -159,14 +159,6 @@ impl SessionSeal {
         })
     }
 
-    /// Checks the session secret file, if there is one. Makes no file.
-    pub fn check_configured(config: &AuthConfig) -> Result<(), SessionSecretError> {
-        match config.session_secret_file.as_str() {
-            "" => Ok(()),
-            path => Self::read(Path::new(path)).map(drop),
-        }
-    }
-
     /// The seal with the secrets of a file.
     pub(super) fn read(path: &Path) -> Result<Self, SessionSecretError> {
         let secrets = read(path).map_err(|reason| SessionSecretError {

@@ -80,7 +80,7 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
     if loaded.config.auth.has_keys() {
         let (auth, store) = (&loaded.config.auth, &loaded.config.store);
         KeysFile::configured(auth, store).read()?;
-        SessionSeal::check_configured(auth)?;
+        SessionSeal::open_configured(auth)?;
     }
     if let Some(file) = loaded.config.locks.path() {
         DeclaredLocks::read(file, &loaded.config.limits, &loaded.config.store)?;
