@@ -211,6 +211,21 @@ mod tests {
     }
 
     #[test]
+    fn an_ask_too_soon_is_told_when_the_next_may_be() {
+        let now = Instant::now();
+        let mut cache = KeyCache::new(now);
+        cache.fetched(set(), None, now);
+        assert!(cache.ask(now));
+        cache.fetched(set(), None, now);
+        assert!(!cache.ask(now));
+        let later = now + Duration::from_secs(20);
+        assert_eq!(cache.asks_in(later), Duration::from_secs(40));
+        cache.make_due(now);
+        assert!(cache.is_due(now));
+        assert_eq!(cache.asks_in(now), Duration::ZERO);
+    }
+
+    #[test]
     fn reads_how_long_an_answer_may_be_kept() {
         for (header, seconds) in [
             ("max-age=60", Some(60)),
