@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     lock::{Lease, LockName, Token, TokenHash},
@@ -82,7 +82,8 @@ impl EngineShared {
     /// The lease may have the TTL of an incomplete group all the same: the store has lost the renewal that completed the
     /// group, a node of a quorum has missed it, or the caller asks for just this TTL. The lease would be shown as
     /// waiting, and its last lock would be adopted as that of an incomplete group. So the lease is renewed once more, for
-    /// its whole TTL, or for a TTL that differs by a millisecond.
+    /// its whole TTL, or for a TTL that differs by a millisecond. The second renewal may take half of the time that the
+    /// lease has left, so that the caller learns of the first one in time.
     pub(super) async fn renew_complete(
         &self,
         renewer: Renewer,
@@ -101,12 +102,14 @@ impl EngineShared {
         if whole == held.ttl {
             whole = whole.while_collected();
         }
+        let now = Instant::now();
+        let limit = now + held.left_at(now) / 2;
         let repeated = self.store.renew_as(renewer, name, hash, Some(whole).into());
-        Ok(match repeated.await {
-            Ok(Renewal::Renewed(held, _)) => Renewal::Renewed(held, *margin),
-            Ok(other) => other,
+        Ok(match timeout_at(limit, repeated).await {
+            Ok(Ok(Renewal::Renewed(held, _))) => Renewal::Renewed(held, *margin),
+            Ok(Ok(other)) => other,
             // The first renewal counts.
-            Err(_) => renewal,
+            Ok(Err(_)) | Err(_) => renewal,
         })
     }
 }

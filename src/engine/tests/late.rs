@@ -7,7 +7,7 @@ use tokio::time::{Instant, advance};
 use super::scripted_store::*;
 use crate::{
     engine::{AcquireError, Engine, Granted, HoldEvent, RenewError},
-    lock::{HeldLease, Token},
+    lock::{CollectionMark, Group, HeldLease, Token},
     store::{
         StoreError,
         contract::{Acquisition, Confirmation, Leaving, Loss, Renewal, RenewalTtl},
@@ -214,4 +214,35 @@ async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
         .filter(|(_, count)| **count > 0)
         .collect();
     assert_eq!(counted, [(bucket.unwrap_or(MARGINS_MS.len()), &1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_completes_a_group_does_not_outlast_the_lease() {
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    let mut first = lasting(Duration::from_secs(10));
+    first.ttl = ttl().while_collected();
+    first.said.group = Some(Box::new(Group {
+        first: name(),
+        count: 2,
+        mark: Some(CollectionMark {
+            ttl: ttl(),
+            id: 7,
+            next: None,
+        }),
+    }));
+    assert!(first.mark().is_some(), "the lease must be renewed twice");
+    let answer = Renewal::Renewed(first, Duration::ZERO);
+    store.renewals.lock().push_back(Ok(answer));
+    // The second answer would come when the lease has ended.
+    *store.renewals_take.lock() = Duration::from_secs(6);
+    let began = Instant::now();
+    let renewal = engine.renew(name(), Token::random(), RenewalTtl::default());
+    let lease = renewal.await.expect("the first renewal counts");
+    assert_eq!(*store.renewals_asked.lock(), 2);
+    let spent = began.elapsed();
+    assert!(
+        (8_000..8_100).contains(&spent.as_millis()),
+        "half of the four seconds that were left: {spent:?}"
+    );
+    assert!(!lease.held.left_at(Instant::now()).is_zero());
 }
