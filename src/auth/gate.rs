@@ -310,6 +310,16 @@ impl Access {
         authenticated.is_none_or(|it| it.still_permits(permission, name))
     }
 
+    /// Whether a permission is granted now on every lock.
+    pub fn still_permits_all(&self, permission: Permission) -> bool {
+        let on_all = |key: &KeyEntry| {
+            let names = key.permissions.names(permission);
+            names.contains_all(&NamePrefix::default())
+        };
+        let authenticated = self.0.as_ref();
+        authenticated.is_none_or(|it| it.still(on_all))
+    }
+
     /// The returned future ends when the caller's permissions may have been reduced: a stream must then check
     /// [`Access::still_permits`]. Never ends at a gateway without keys.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
@@ -405,12 +415,15 @@ impl Authenticated {
 
     /// Whether the secret that was sent still grants a permission on a name; without a name, on any name.
     fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        self.still(|key| key.permissions.permits(permission, name))
+    }
+
+    /// Whether the secret that was sent is still valid, and its key is such a key now.
+    fn still(&self, is_such: impl FnOnce(&KeyEntry) -> bool) -> bool {
         let ring = Arc::clone(&self.gate.ring.borrow());
         let key = ring.with_secret(self.secret);
         self.session_left() != Some(Duration::ZERO)
-            && key.is_some_and(|key| {
-                !self.gate.is_expired(key) && key.permissions.permits(permission, name)
-            })
+            && key.is_some_and(|key| !self.gate.is_expired(key) && is_such(key))
     }
 
     /// The returned future ends when the keys have changed, one of the keys has expired, or the session is over.

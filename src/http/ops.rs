@@ -391,10 +391,9 @@ fn must_read_figures(access: &Access) -> Result<(), Problem> {
     Err(Problem::new(ProblemCode::Forbidden, detail))
 }
 
-/// Whether a caller may read the figures of the gateway.
+/// Whether a caller may read the figures of the gateway now; a stream asks again for each event.
 pub(super) fn reads_figures(access: &Access) -> bool {
-    access.permits(Permission::Metrics, None)
-        || access.permits_all(Permission::View, &NamePrefix::default())
+    access.still_permits(Permission::Metrics, None) || access.still_permits_all(Permission::View)
 }
 
 /// The numbers of one gateway.

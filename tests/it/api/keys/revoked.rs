@@ -1,5 +1,7 @@
 //! An API key that is revoked while its caller waits for a lock or has a hold.
 
+use latchgate::{auth::Permission, lock::NamePrefix};
+
 use crate::api::prelude::*;
 
 /// An idempotency key: with it, the store would keep a position in the queue.
@@ -153,4 +155,25 @@ async fn a_key_that_is_gone_adopts_and_renews_nothing() {
     }
     let released = service.call("DELETE /locks/a", &headers).await;
     assert_eq!(released.status, 204, "the token is enough");
+}
+
+#[tokio::test]
+async fn a_permission_on_every_lock_is_that_of_the_key_as_it_is_now() {
+    let key = Key::new();
+    let whole = key.entry("ci", "view = ['*']");
+    let (_service, gate, _) = Service::with_gate(Config::default(), &whole);
+    let presented = key.header.strip_prefix("Bearer ");
+    let access = gate.admit(presented, None).unwrap();
+    assert!(access.still_permits_all(Permission::View));
+    assert!(!access.still_permits_all(Permission::Acquire));
+    replaces(&gate, &key.entry("ci", "view = ['team:']"));
+    assert!(!access.still_permits_all(Permission::View));
+    assert!(
+        access.permits_all(Permission::View, &NamePrefix::default()),
+        "as it was when the caller was admitted"
+    );
+    replaces(&gate, &whole);
+    assert!(access.still_permits_all(Permission::View));
+    replaces(&gate, &Key::new().entry("other", "view = ['*']"));
+    assert!(!access.still_permits_all(Permission::View), "the key is gone");
 }
