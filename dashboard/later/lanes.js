@@ -102,7 +102,7 @@ export function Lanes({ kept, lock, usual }) {
     event.preventDefault();
     event.stopPropagation();
   };
-  // One bar can be reached by Tab, the others by the arrows from there.
+  // Tab moves the focus to this bar only; the arrow keys move it from there to the other bars.
   const first = at && shown.includes(at) ? at : shown.at(-1);
   const row = (one, index) => html`<div class="lane" key=${index}>
     ${one.filter((bar) => shown.includes(bar)).map((bar) => {

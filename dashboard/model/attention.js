@@ -1,5 +1,5 @@
-// What the overview asks for beside the list: how long the waiters of contended locks have waited, and how long the locks
-// that are held longest are usually held.
+// Requests of the overview, beside the list of locks: for the queues of locks with waiters, and for the histories of locks
+// that are held for long.
 
 import { signal } from "../view.js";
 import { ask, lockPath, Problem } from "./api.js";

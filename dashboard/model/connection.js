@@ -188,7 +188,7 @@ export async function readPast() {
   try {
     await stream(AbortSignal.any([stop.signal, AbortSignal.timeout(PAST_TIME)]), hand, `${instance}-${Math.max(0, last - PAST)}`);
   } catch {
-    // What has come by then is shown: nothing depends on events of the past.
+    // An error here loses only events of the past, which are shown and used for nothing else.
   }
   return past;
 }

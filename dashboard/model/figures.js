@@ -130,7 +130,7 @@ async function lookAtPast(stopped) {
     const point = { ...pointOf(stats, time, isApart ? undefined : before, older[Math.max(0, at - 3)]), ...ofOne(stats) };
     return isApart ? [{ ...UNKNOWN, time: time - 1 }, point] : [point];
   });
-  // What was counted before the page was opened tells the rate of its first answer, too.
+  // A rate needs two counts: the first answer to this page is compared with the last sample of the gateway.
   const [live] = answers.get(instance);
   const last = older.at(-1);
   if (last) Object.assign(samples.find((one) => one.instance === instance) ?? {}, pointOf(live.stats, live.time, last, last));
@@ -212,7 +212,7 @@ function quantile(counts, bounds, part) {
 /** Forgets what they say of locks that may not be seen any more. */
 export function keepFigures(isSeen) {
   const stats = figures.value;
-  if (stats) figures.value = { ...stats, longest_queue: null, contended: stats.contended.filter(({ name }) => isSeen(name)) };
+  if (stats) figures.value = { ...stats, contended: stats.contended.filter(({ name }) => isSeen(name)) };
 }
 
 /** Forgets everything. */

@@ -1,4 +1,4 @@
-// What a browser remembers of how somebody likes the page.
+// The settings of the page (such as the sort of the list), kept in the storage of the browser.
 
 const named = (name) => `latchgate-${name}`;
 /** A browser may forbid storage: then it is remembered until the page is closed. */
@@ -19,6 +19,6 @@ export function keep(name, text) {
   try {
     localStorage.setItem(named(name), text);
   } catch {
-    // It is in `here`.
+    // The storage is forbidden or full: `here` keeps the setting until the page is closed.
   }
 }

@@ -17,7 +17,7 @@ export function later(file, name) {
   };
   const load = async () => {
     const path = new URL(`later/${file}`, document.baseURI);
-    // What a browser could not bring once it does not bring by the same name again.
+    // A browser does not load a module again whose address has failed once, so each further try has another address.
     if (failures) path.hash = failures;
     try {
       part.value = (await import(path))[name];

@@ -46,7 +46,7 @@ pub(super) struct BreakArgs {
     name: Option<LockName>,
     /// Break every lease of this owner, exactly, instead of one lock
     ///
-    /// Of a shared lock, the hundred leases that end first are looked at.
+    /// For a shared lock, only the hundred leases that end first are considered.
     #[arg(
         long,
         value_parser = Owner::new,
@@ -169,7 +169,7 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
             {
                 output::note(&format!("{name}: the lease has ended already"));
             }
-            // The other leases are broken all the same.
+            // A failure for one lease does not prevent the breaks of the others.
             Err(error) => {
                 let error = CliError::from(error);
                 output::note(&format!("{name}: {error}"));

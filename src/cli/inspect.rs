@@ -50,7 +50,7 @@ pub(super) struct ListArgs {
     owner: Option<Owner>,
     /// Only locks that have this text in the name, or in the owner or a metadata value of a holder or a waiter
     ///
-    /// Of the waiters of a lock, the first hundred are searched.
+    /// Only the first hundred waiters of each lock are searched.
     #[arg(long, value_name = "TEXT", value_parser = SearchText::new)]
     search: Option<SearchText>,
     /// Only locks that a holder has held for longer than this: 1h, 30m

@@ -440,24 +440,9 @@ pub(in crate::http) struct StatsBody {
     /// view.
     #[schema(max_items = 10)]
     contended: Vec<ContendedBody>,
-    /// The lock with the most waiters through this gateway; null if there is none.
-    #[schema(required = true)]
-    longest_queue: Option<QueueBody>,
     /// The changes of the store that this gateway has noticed within a day, newest first.
     #[schema(max_items = 20)]
     store_changes: Vec<StoreChangeBody>,
-}
-
-/// The queue of a lock at one gateway.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Queue)]
-struct QueueBody {
-    /// The name of the lock. Only if the key may view it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    name: Option<String>,
-    /// The number of requests that wait for the lock through this gateway.
-    waiters: usize,
 }
 
 /// A change of the store.
@@ -531,13 +516,6 @@ impl StatsBody {
             event_streams: figures.event_streams,
             totals: engine.metrics().totals(),
             renew_margin: engine.metrics().renew_margin(),
-            longest_queue: crowds
-                .iter()
-                .max_by_key(|it| it.waiters)
-                .map(|crowd| QueueBody {
-                    name: views(&crowd.name).then(|| crowd.name.as_str().to_owned()),
-                    waiters: crowd.waiters,
-                }),
             store_changes: engine
                 .store_changes()
                 .iter()

@@ -1,4 +1,4 @@
-// What each column of the list shows of a lock.
+// The columns of the list of locks: the head and the cell of each.
 
 import { html } from "../../view.js";
 import { tick, wall } from "../../model/clock.js";

@@ -1,4 +1,4 @@
-// What needs somebody: what waits longest and for whom, what is held longer than usual, and what went wrong in the last day.
+// The section "Needs attention": the longest waits and their holders, holds longer than usual, and incidents of the last day.
 
 import { html } from "../../view.js";
 import { attentionVersion, contended, isWork, queueOf, usualHold } from "../../model/attention.js";

@@ -163,11 +163,7 @@ impl Publisher {
             if self.active {
                 self.run_due();
             }
-            self.look(
-                Instant::now()
-                    .checked_sub(GRACE)
-                    .unwrap_or_else(Instant::now),
-            );
+            self.look(GRACE);
         }
     }
 
@@ -256,13 +252,14 @@ impl Publisher {
     }
 
     /// Looks through the leases of this gateway, if that is due, and asks the store about leases that have run out or
-    /// that the history will record, about a limited number at once. `before`: until when a lease must have run out.
-    fn look(&mut self, before: Instant) {
+    /// that the history will record, about a limited number at once. `grace`: for how long a lease must have run out.
+    fn look(&mut self, grace: Duration) {
         let now = Instant::now();
         if self.checks.is_some() || self.look_at.is_none_or(|at| at > now) {
             return;
         }
         (self.look_at, self.failed) = (Some(now + LOOK_PERIOD), 0);
+        let before = now.checked_sub(grace).unwrap_or(now);
         let run_out = self.facts.leases.look(before, self.state.hears_ends_since);
         if !run_out.is_empty() {
             let store = self.store.clone();
@@ -394,7 +391,7 @@ impl Publisher {
         let asking = async {
             loop {
                 (self.checks, self.look_at) = (None, is_recorded.then(Instant::now));
-                self.look(Instant::now());
+                self.look(Duration::ZERO);
                 while self.checks.is_some() {
                     let checked = next_of(&mut self.checks).await;
                     self.on_checked(checked);

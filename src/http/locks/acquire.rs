@@ -101,7 +101,7 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, provenance, context, connection): (NoQuery, Provenance, RequestContext, Connection),
+    (_, context, connection): (NoQuery, RequestContext, Connection),
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(mut body): ApiJson<AcquireBody>,
 ) -> Annotated<Acquired> {
@@ -133,7 +133,9 @@ pub(in crate::http) async fn acquire(
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
                 .map_err(|problem| problem.described_by(declared.as_deref()))
-                .inspect(|granted| audit_reservation(granted, &caller, &provenance, &gateway))
+                .inspect(|granted| {
+                    audit_reservation(granted, &caller, (&context, &connection), &gateway);
+                })
                 .map(|granted| Acquired::new(granted, connection, &gateway))
         }
     };
@@ -146,12 +148,16 @@ fn audit_reservation(
         lease, delivery, ..
     }: &Granted,
     caller: &Caller<scope::Acquire>,
-    provenance: &Provenance,
+    (context, connection): (&RequestContext, &Connection),
     gateway: &AppState,
 ) {
     let reservation = lease.held.reservation.as_deref();
     let Some(reservation) = reservation.filter(|_| !delivery.is_replay()) else {
         return;
+    };
+    let provenance = Provenance {
+        request_id: context.request_id(),
+        remote: connection.peer(),
     };
     gateway.audit.reserved(&Reserved {
         requester: provenance.requester(caller.name()),

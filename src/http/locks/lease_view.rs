@@ -466,12 +466,7 @@ impl HolderBody {
             };
             let is_viewed = viewer.views(&lock.name);
             let holder = lock.holder.filter(|_| is_viewed);
-            let holder_count = holder.as_ref().map_or(0, Holder::holders);
-            let state = match (&holder, holder_count) {
-                (_, 1..) => LockState::Held,
-                (Some(_), 0) => LockState::Resting,
-                (None, _) => LockState::Free,
-            };
+            let (state, holder_count) = state_of(holder.as_ref());
             let mut holders = holder.map_or_else(Vec::new, |it| Self::all_of(it, now, viewer));
             holders.truncate(AWAITED_HOLDERS);
             waiting.0.waits_for = Some(Box::new(AwaitedBody {
@@ -564,6 +559,16 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
         }
         Self::about().describe(object, &LimitsConfig::default());
         schema
+    }
+}
+
+/// The state of a lock, and the number of its holders.
+pub(super) fn state_of(holder: Option<&Holder>) -> (LockState, u64) {
+    match holder.map(Holder::holders) {
+        Some(count @ 1..) => (LockState::Held, count),
+        // All leases of the lock rest.
+        Some(0) => (LockState::Resting, 0),
+        None => (LockState::Free, 0),
     }
 }
 

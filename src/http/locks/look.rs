@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-use super::lease_view::{HolderBody, millis, rests};
+use super::lease_view::{HolderBody, millis, rests, state_of};
 
 /// Inspect a lock
 ///
@@ -167,14 +167,9 @@ impl LockBody {
             _ => None,
         };
         let resting = rests(holder.as_ref());
-        let holder_count = holder.as_ref().map_or(0, Holder::holders);
+        let (state, holder_count) = state_of(holder.as_ref());
         let holders =
             holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now, viewer));
-        let state = match (holder_count, resting.is_empty()) {
-            (1.., _) => LockState::Held,
-            (0, false) => LockState::Resting,
-            (0, true) => LockState::Free,
-        };
         Self {
             name: name.as_str().to_owned(),
             state,

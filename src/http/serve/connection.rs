@@ -111,8 +111,7 @@ const RETRY_AFTER_MS: u64 = 2_000;
 /// The address of the caller, or of the last proxy on its way. `None` for a request that came through no
 /// connection.
 pub(in crate::http) fn peer(extensions: &Extensions) -> Option<IpAddr> {
-    let connection = extensions.get::<Arc<ConnectionState>>()?;
-    connection.peer.map(|peer| peer.ip().to_canonical())
+    extensions.get::<Arc<ConnectionState>>()?.address()
 }
 
 // === impl ConnectionState ===
@@ -143,6 +142,10 @@ impl ConnectionState {
             awaits_bytes: AtomicBool::new(false),
             is_look_due: AtomicBool::new(false),
         }
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip().to_canonical())
     }
 
     /// State of a connection for a test.
@@ -331,6 +334,11 @@ impl Drop for OpenRequest {
 // === impl Connection ===
 
 impl Connection {
+    /// The address of the caller, or of the last proxy on its way. `None` for a request that came through no connection.
+    pub(in crate::http) fn peer(&self) -> Option<IpAddr> {
+        self.0.as_ref()?.address()
+    }
+
     /// The connection on which a request came.
     pub(in crate::http) fn from_extensions(extensions: &Extensions) -> Self {
         Self(extensions.get().cloned())

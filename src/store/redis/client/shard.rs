@@ -161,13 +161,14 @@ impl Shard {
         Some(endpoint.node().to_string())
     }
 
-    /// The state of the server for observers of the store; `None` while the server is not known.
+    /// The state of the server for observers of the store; `None` while the server is not known, or not yet examined: a
+    /// server that joins a cluster is not away.
     pub(crate) fn figures(&self) -> Option<ServerFigures> {
         let endpoint = self.pool.route.endpoint()?;
         let (restarts, moves) = endpoint.replacements();
         Some(ServerFigures {
             node: endpoint.node().to_string(),
-            is_up: !self.admission.is_unreachable(),
+            is_up: self.admission.reached()?,
             restarts,
             moves,
         })
@@ -310,16 +311,16 @@ pub(crate) const NO_EVICTION: &str = "noeviction";
 // === impl Admission ===
 
 impl Admission {
-    /// Whether the last examination has not reached the server. A server that joins has not been examined yet.
-    pub(crate) fn is_unreachable(&self) -> bool {
+    /// Whether the server answered the last examination; `None` before the first one.
+    pub(crate) fn reached(&self) -> Option<bool> {
         let last = self.last.lock();
-        (last.as_ref()).is_some_and(|it| matches!(it.verdict, SafetyVerdict::Unreachable(_)))
+        let last = last.as_ref()?;
+        Some(!matches!(last.verdict, SafetyVerdict::Unreachable(_)))
     }
 
     /// Whether the server answered the last examination.
     pub(crate) fn is_reached(&self) -> bool {
-        let last = self.last.lock();
-        (last.as_ref()).is_some_and(|it| !matches!(it.verdict, SafetyVerdict::Unreachable(_)))
+        self.reached() == Some(true)
     }
 
     /// Whether the memory of the server was nearly full when it was last examined.

@@ -108,7 +108,7 @@ impl Shared {
             let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
             figures.nodes.push(NodeFigures {
                 node: node.name.clone(),
-                is_up: !node.shard.admission.is_unreachable(),
+                is_up: node.shard.admission.is_reached(),
                 given: count(&node.votes.given),
                 refused: count(&node.votes.refused),
                 missing: count(&node.votes.missing),

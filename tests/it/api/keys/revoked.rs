@@ -175,5 +175,8 @@ async fn a_permission_on_every_lock_is_that_of_the_key_as_it_is_now() {
     replaces(&gate, &whole);
     assert!(access.still_permits_all(Permission::View));
     replaces(&gate, &Key::new().entry("other", "view = ['*']"));
-    assert!(!access.still_permits_all(Permission::View), "the key is gone");
+    assert!(
+        !access.still_permits_all(Permission::View),
+        "the key is gone"
+    );
 }

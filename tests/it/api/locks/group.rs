@@ -10,15 +10,9 @@ struct Gateway {
 
 impl Gateway {
     fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(
-            directory.path(),
-            Arc::new(SystemClock),
-            latchgate::config::OrderLimits::default(),
-        )
-        .unwrap();
+        let (store, directory) = embedded();
         Self {
-            service: Service::over(Arc::new(store), Config::default()),
+            service: Service::over(store, Config::default()),
             _directory: directory,
         }
     }
@@ -377,14 +371,8 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let (all, team) = (Key::new(), Key::new());
     let keys = all.entry("all", "acquire = ['*']\nview = ['*']")
         + &team.entry("team", "view = ['team:']\nbreak = ['team:']");
-    let directory = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(
-        directory.path(),
-        Arc::new(SystemClock),
-        latchgate::config::OrderLimits::default(),
-    )
-    .unwrap();
-    let service = Service::over_with_keys(Arc::new(store), &keys);
+    let (store, _directory) = embedded();
+    let service = Service::over_with_keys(store, &keys);
     let names = json!({"names": ["secret:a", "team:x"]}).to_string();
     let headers = [all.auth(), JSON[0]];
     service.ask("POST /locks", &headers, names).await.is(201);
@@ -412,14 +400,8 @@ async fn a_group_that_waits_shows_the_lock_that_it_waits_for_to_keys_that_may_vi
     let keys = all.entry("all", "acquire = ['*']\nview = ['*']")
         + &team.entry("team", "view = ['team:']")
         + &blind.entry("blind", "acquire = ['team:']");
-    let directory = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(
-        directory.path(),
-        Arc::new(SystemClock),
-        latchgate::config::OrderLimits::default(),
-    )
-    .unwrap();
-    let service = Service::over_with_keys(Arc::new(store), &keys);
+    let (store, _directory) = embedded();
+    let service = Service::over_with_keys(store, &keys);
     let headers = [all.auth(), JSON[0]];
     let frozen = service.ask("POST /locks/z:freeze", &headers, r#"{"owner": "ann"}"#);
     let frozen = frozen.await.is(201).json();

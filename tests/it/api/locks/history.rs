@@ -4,14 +4,8 @@ use crate::api::prelude::*;
 
 /// A gateway over an embedded store, for callers with a key of this file.
 fn gateway(keys: &str) -> (Service, TempDir) {
-    let directory = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(
-        directory.path(),
-        Arc::new(SystemClock),
-        latchgate::config::OrderLimits::default(),
-    )
-    .unwrap();
-    (Service::over_with_keys(Arc::new(store), keys), directory)
+    let (store, directory) = embedded();
+    (Service::over_with_keys(store, keys), directory)
 }
 
 async fn history(service: &Service, key: &Key) -> Value {

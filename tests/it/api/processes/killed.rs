@@ -35,6 +35,9 @@ const TTL_MS: u64 = 2_000;
 /// Ten times the sum of a TTL, the three seconds of a provisional grant, and a period of the rounds.
 const FREE_AGAIN: Duration = Duration::from_secs(70);
 
+/// How long the victim may take until it sends the request that is stopped.
+const STRUCK_WITHIN: Duration = Duration::from_mins(1);
+
 // === impl Pair ===
 
 impl Pair {
@@ -139,8 +142,9 @@ impl Pair {
     }
 
     async fn struck(&self, point: Point) {
-        for proxy in &self.proxies[..point.servers] {
-            proxy.struck(1).await;
+        for (number, proxy) in self.proxies[..point.servers].iter().enumerate() {
+            let struck = timeout(STRUCK_WITHIN, proxy.struck(1)).await;
+            assert!(struck.is_ok(), "server {number} has not got the request");
         }
     }
 
@@ -148,8 +152,16 @@ impl Pair {
     async fn strike(&self, point: Point, method: &str, header: &str, body: &Value) -> TcpStream {
         self.arm(point);
         let asked = send(self.victim.address, method, header, body).await;
-        self.struck(point).await;
-        asked
+        tokio::select! {
+            biased;
+            () = self.struck(point) => asked,
+            _ = asked.readable() => {
+                let mut answer = vec![0; 4_096];
+                let read = asked.try_read(&mut answer).unwrap_or_default();
+                let answer = String::from_utf8_lossy(&answer[..read]);
+                panic!("the victim has answered before it was stopped: {answer}");
+            }
+        }
     }
 
     /// Lets the stopped requests reach the servers, although the victim has ended.

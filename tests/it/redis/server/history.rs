@@ -88,7 +88,7 @@ async fn a_gateway_that_stops_at_the_end_of_its_last_lease_has_recorded_how_the_
         TestGateway::on(&server).await,
         TestGateway::on(&server).await,
     );
-    let lease = here.take_for("lock", 3_000).await;
+    let lease = here.take_for("lock", 8_000).await;
     until_recorded(&there, "lock").await;
     // No gateway has heard the answer to this release.
     let (lock, token) = (&lease.name, lease.token.hash());
