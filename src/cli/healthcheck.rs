@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use reqwest::{Client, Identity, Url, redirect};
+use reqwest::{Client, Identity, redirect};
 use rustls::crypto::CryptoProvider;
 
 use crate::{
@@ -32,17 +32,14 @@ use super::{
 /// For containers without curl. Reads the same file and environment as `latchgate serve`: give it the flags of the
 /// gateway. Ends with 0 if the gateway answers, and with 1 if it does not. Only --ready checks the store, and even
 /// then an unavailable store does not fail the check. A listen address that stands for all addresses (0.0.0.0) is
-/// checked on loopback. With --url nothing of the configuration is read. Over TLS every certificate is accepted, because
-/// the command sends no secret, and an expired certificate is no reason to restart a gateway.
+/// checked on loopback. Over TLS every certificate is accepted, because the command calls its own machine and sends
+/// no secret: an expired certificate is no reason to restart a gateway.
 #[derive(Args)]
 pub(super) struct HealthcheckArgs {
     /// Check whether the gateway should receive requests (/readyz): it fails if the gateway is about to stop, or is
     /// configured so that it cannot keep its promises
     #[arg(long)]
     ready: bool,
-    /// The address of the gateway, instead of the one that is configured here; `LATCHGATE_URL` is not read
-    #[arg(long, value_name = "URL", value_parser = base, conflicts_with_all = ["listen", "store", "config"])]
-    url: Option<String>,
     // Shorter than the time-outs of common probes (3 s and more), so that the command can print the reason.
     /// How long the answer may take
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = text::parse_duration)]
@@ -60,27 +57,6 @@ pub(super) async fn healthcheck(
     args: &HealthcheckArgs,
     environment: &Environment,
 ) -> Result<(), CliError> {
-    let given = args.url.clone();
-    let base = given.map_or_else(|| configured(args, environment), Ok)?;
-    let probe = if args.ready { "readyz" } else { "healthz" };
-    let url = format!("{base}/{probe}");
-    let client = client(args.identity.files(environment)?, args.timeout)?;
-    match ask(&client, &url, args.timeout).await {
-        Ok(body) => output::answer(&body),
-        Err(reason) => Err(CliError::unexpected(format!("{url} {reason}"))),
-    }
-}
-
-/// Parses the address of a gateway, without a slash at its end.
-fn base(text: &str) -> Result<String, String> {
-    let url = Url::parse(text).ok();
-    let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.ok_or("expected an address such as http://127.0.0.1:7420")?;
-    Ok(url.as_str().trim_end_matches('/').to_owned())
-}
-
-/// The address of the gateway that is configured here.
-fn configured(args: &HealthcheckArgs, environment: &Environment) -> Result<String, CliError> {
     let config = args.sources.with_environment(environment).load()?.config;
     if config.listen.port() == 0 {
         let unknown = "is port 0, so the gateway chose a free port, which this command does not \
@@ -93,7 +69,13 @@ fn configured(args: &HealthcheckArgs, environment: &Environment) -> Result<Strin
     } else {
         "http"
     };
-    Ok(format!("{scheme}://{address}{}", config.http.base_path))
+    let probe = if args.ready { "readyz" } else { "healthz" };
+    let url = format!("{scheme}://{address}{}/{probe}", config.http.base_path);
+    let client = client(args.identity.files(environment)?, args.timeout)?;
+    match ask(&client, &url, args.timeout).await {
+        Ok(body) => output::answer(&body),
+        Err(reason) => Err(CliError::unexpected(format!("{url} {reason}"))),
+    }
 }
 
 /// An HTTP client that accepts every certificate, because it calls its own machine and sends no secret.

@@ -61,14 +61,6 @@ fn it_says_when_it_is_ready_and_when_it_stops() {
     assert!(says(&ready, "READY=1"), "{ready}");
     // The message is not sent too early: the gateway already answers.
     typed(&format!("healthcheck --listen {}", gateway.address)).ends(0);
-    let url = format!("healthcheck --ready --url http://{}/", gateway.address);
-    typed(&url).ends(0);
-    typed(&format!("{url} --listen {}", gateway.address)).ends(2);
-    for wrong in ["127.0.0.1:7420", "localhost:7420", "redis://a"] {
-        typed(&format!("healthcheck --url {wrong}"))
-            .ends(2)
-            .says("expected an address such as http://127.0.0.1:7420");
-    }
     gateway.signal(Signal::TERM);
     let stopping = manager.message();
     assert!(says(&stopping, "STOPPING=1"), "{stopping}");
