@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::{
     client::{Client, ClientError, HeldLock, Holder, Inspection, ListRequest, LockState, Rest},
-    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Owner, Reason, SearchText},
+    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Owner, Reason},
 };
 
 use super::{
@@ -54,7 +54,7 @@ pub(super) struct BreakArgs {
         conflicts_with_all = ["name", "any", "all", "fencing_token", "foreign_mark"]
     )]
     owner: Option<Owner>,
-    /// With --owner: show what would be broken, and what the owner waits for, and break nothing
+    /// With --owner: show what would be broken, and break nothing
     #[arg(long, requires = "owner")]
     dry_run: bool,
     /// Reason for the audit log: 1 to 200 characters
@@ -151,13 +151,10 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
         None => format!("break {leases}"),
     };
     if args.dry_run {
-        let owner_text = visible(owner.as_str());
-        for ((name, position), ms) in waits_of(owner, client).await? {
-            let waited = duration(Duration::from_millis(ms));
-            let waits = format!("{owner_text} waits for {waited}, position {position}");
-            output::note(&format!("{name}: {waits}, and stays in the queue"));
-        }
-        output::note(&format!("would {does}"));
+        let who = visible(owner.as_str());
+        output::note(&format!(
+            "would {does}; latchgate where \"{who}\" --exact shows what it waits for"
+        ));
         return Ok(());
     }
     args.confirm(&format!("{does}?"))?;
@@ -214,33 +211,6 @@ async fn leases_of(
             return Ok(leases
                 .map(|((name, _), (holder, waiters))| (name, holder, waiters))
                 .collect());
-        }
-    }
-}
-
-/// For how many milliseconds the requests of an owner have waited, by lock and position. Of each lock the first hundred
-/// waiters are looked at.
-async fn waits_of(
-    owner: &Owner,
-    client: &Client,
-) -> Result<BTreeMap<(LockName, u64), u64>, CliError> {
-    let mut request = ListRequest {
-        search: SearchText::new(owner.as_str()).ok(),
-        ..ListRequest::default()
-    };
-    let mut found = BTreeMap::new();
-    loop {
-        let page = client.list(&request).await?;
-        for lock in page.locks.iter().filter(|lock| lock.waiter_count > 0) {
-            for waiter in client.inspect(&lock.name).await?.waiters {
-                if waiter.owner.as_deref() == Some(owner.as_str()) {
-                    found.insert((lock.name.clone(), waiter.position), waiter.waited_ms);
-                }
-            }
-        }
-        request.cursor = page.next_cursor;
-        if request.cursor.is_none() {
-            return Ok(found);
         }
     }
 }

@@ -32,11 +32,12 @@ pub(super) struct EventsArgs {
     /// Only locks whose names start with this prefix
     #[arg(long, default_value = "", hide_default_value = true, value_parser = NamePrefix::new)]
     prefix: NamePrefix,
-    /// Show what went wrong within this time before now, and end: 1d, 8h; at most a day
+    /// Show what went wrong in this time before now (1d, 8h), then exit
     ///
-    /// Changes of the store (a failover, a restart, an outage), breaks, lost leases and refused stale writes, as the
-    /// gateway that answers remembers them. A restart of the gateway forgets them, and another gateway has others. Needs an
-    /// API key with the permission `metrics`, or with `view` on every lock.
+    /// Changes of the store (a failover, a restart, an outage), and breaks, lost leases and refused stale writes of the
+    /// locks that your API key may view, as the gateway that answers remembers them for a day. A restart of the gateway
+    /// forgets them, and another gateway has others. The time counts by the clock of this machine. Needs an API key with
+    /// the permission `metrics`, or with `view` on every lock.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     since: Option<Duration>,
     /// Print each event as a line of JSON
@@ -63,8 +64,7 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
                     output::note(&format!("latchgate: {}", visible(&message)));
                 }
                 let EventsItem::Event(event) = item else { continue };
-                let line = if args.json { event.json().to_owned() } else { describe(&event) };
-                match output::write(&line) {
+                match output::write(&line(&event, args.json)) {
                     Ok(()) => {}
                     // The program that reads the output has closed the pipe, so the command ends without an error.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
@@ -77,32 +77,31 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
 
 /// Prints what the gateway remembers of this time before now.
 async fn print_past(args: &EventsArgs, client: &Client, since: Duration) -> Result<(), CliError> {
-    let begin = Timestamp::now()
-        .checked_sub(since)
-        .unwrap_or(Timestamp::MIN);
-    let is_wanted = |event: &Event| {
-        let at = event
-            .at
-            .as_deref()
-            .and_then(|at| at.parse::<Timestamp>().ok());
+    let (begin, prefix) = (Timestamp::now() - since, args.prefix.as_str());
+    let (running, mut events) = client.past_incidents().await?;
+    events.retain(|event| {
+        let at = event.at.as_deref().and_then(|at| at.parse().ok());
         let name = event.name.as_deref();
-        at.is_none_or(|at| at >= begin)
-            && name.is_none_or(|name| name.starts_with(args.prefix.as_str()))
-    };
-    let mut events = client.past_incidents().await?;
-    events.retain(is_wanted);
+        at.is_none_or(|at: Timestamp| at >= begin)
+            && name.is_none_or(|name| name.starts_with(prefix))
+    });
     if events.is_empty() {
-        output::note("the gateway remembers nothing that went wrong in this time");
+        let running = duration(running);
+        output::note(&format!(
+            "the gateway, which has run for {running}, remembers nothing that went wrong in this time"
+        ));
         return Ok(());
     }
-    let lines = events.iter().map(|event| {
-        if args.json {
-            event.json().to_owned()
-        } else {
-            describe(event)
-        }
-    });
+    let lines = events.iter().map(|event| line(event, args.json));
     output::answer(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn line(event: &Event, json: bool) -> String {
+    if json {
+        event.json().to_owned()
+    } else {
+        describe(event)
+    }
 }
 
 /// The last message about the connection of the event stream, so that each reason of an outage is printed once.

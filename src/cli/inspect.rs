@@ -385,13 +385,7 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
         return print(&table);
     }
     if table.is_empty() {
-        let is_named = args.owner.is_some() || args.search.is_some();
-        let is_sought = is_named || !args.prefix.as_str().is_empty();
-        output::note(if args.is_whole() && !is_sought {
-            "no lock is held"
-        } else {
-            "no held lock matches"
-        });
+        output::note("no held lock matches");
         return Ok(());
     }
     output::answer(&show(&table))

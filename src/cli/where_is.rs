@@ -86,10 +86,18 @@ pub(super) async fn where_is(args: &WhereArgs, environment: &Environment) -> Res
 /// What tells a lease or a waiter apart: the lock, and the fencing token or the position.
 type Key = (String, u64);
 
+fn is_sought(text: &SearchText, exact: bool, candidate: &str) -> bool {
+    if exact {
+        candidate == text.as_str()
+    } else {
+        text.is_in(candidate)
+    }
+}
+
 fn has(text: &SearchText, exact: bool, holder: &Holder) -> bool {
     let values = holder.metadata.iter().flat_map(|it| it.values());
     let mut texts = holder.owner.iter().chain(values);
-    texts.any(|it| text.is_in(it) && (!exact || it == text.as_str()))
+    texts.any(|it| is_sought(text, exact, it))
 }
 
 fn describe_hold(lock: &HeldLock, holder: &Holder) -> (Key, String) {
@@ -108,7 +116,7 @@ fn describe_hold(lock: &HeldLock, holder: &Holder) -> (Key, String) {
 fn waits(text: &SearchText, exact: bool, lock: &HeldLock, seen: &Inspection) -> Vec<(Key, String)> {
     let is_it = |waiter: &Waiter| {
         let mut texts = waiter.owner.iter().chain(waiter.metadata.values());
-        texts.any(|it| text.is_in(it) && (!exact || it == text.as_str()))
+        texts.any(|it| is_sought(text, exact, it))
     };
     let holders: Vec<_> = seen.holders.iter().map(owner_and_request).collect();
     let holders = named("; held by ", &holders, seen.holder_count);

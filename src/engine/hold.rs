@@ -564,9 +564,12 @@ impl HoldTask {
     }
 
     fn report_lost(&self, managed: &ManagedLease, reason: LossReason) {
-        let fact = Fact::StreamLost(managed.fence, reason);
-        let lease = Some((&managed.token.hash()).into());
-        self.engine.facts.tell(&managed.name, lease, fact);
+        let token = managed.token.hash();
+        let owner = self.engine.leases.owner(&managed.name, &token);
+        let fact = Fact::StreamLost(managed.fence, owner, reason);
+        self.engine
+            .facts
+            .tell(&managed.name, Some((&token).into()), fact);
     }
 
     /// Renews the lease of the hold once; `None` if the store gave no answer.

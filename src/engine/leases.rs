@@ -302,6 +302,12 @@ impl LeaseRegistry {
         self.sweep(&mut shard, now);
     }
 
+    /// The owner of the lease, if this gateway knows it.
+    pub(super) fn owner(&self, name: &LockName, token: &TokenHash) -> Option<Owner> {
+        self.with_lease(name, token, |lease| lease.owner.clone())
+            .flatten()
+    }
+
     /// Whether this gateway has granted the lease, as far as it knows.
     pub(super) fn is_granted_here(&self, name: &LockName, token: &TokenHash) -> bool {
         self.with_lease(name, token, |lease| lease.origin == Origin::Here)
@@ -669,6 +675,7 @@ impl RegisteredLease {
         (lease.since, lease.until) = (Some(self.since), self.until);
         lease.unheard.clone_from(&self.unheard);
         lease.is_lost = self.presence == Presence::Lost;
+        lease.owner.clone_from(&self.owner);
         if let Recording::Pending(opening) = &self.recording {
             lease.even_if_short = opening.may_rest;
             lease.entry = HistoryEntry {

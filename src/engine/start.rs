@@ -34,7 +34,7 @@ use super::{
     reaper::Reaper,
     reserved_positions::ReservedPositions,
     samples::{SAMPLE_INTERVAL, Sample, SampledTotals, Samples},
-    store_changes::{StoreChange, StoreChanges, StoreObserver},
+    store_changes::{StoreChange, StoreObserver},
 };
 
 /// The operations on locks over one store. Cheap to clone.
@@ -52,7 +52,6 @@ pub(super) struct EngineShared {
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
     pub(super) samples: Samples,
-    pub(super) store_changes: StoreChanges,
     pub(super) reconnect_grace: Duration,
     pub(super) longest_ttl: Duration,
     began: Instant,
@@ -125,7 +124,6 @@ impl Engine {
             reserved_positions: ReservedPositions::default(),
             metrics,
             samples: Samples::default(),
-            store_changes: StoreChanges::default(),
             reconnect_grace,
             longest_ttl: limits.max_ttl_ms.duration(),
             began: Instant::now(),
@@ -295,18 +293,11 @@ impl Engine {
         self.0.samples.all()
     }
 
-    /// The changes of the store that this gateway has noticed within a day, newest first, at most 20.
-    pub fn store_changes(&self) -> Vec<Arc<StoreChange>> {
-        self.0
-            .store_changes
-            .since_yesterday(self.0.facts.events.now())
-    }
-
-    /// The breaks, lost leases and refused stale writes of the last day that this gateway has made or seen, newest first,
-    /// at most 100.
-    pub fn incidents(&self) -> Vec<Arc<Event>> {
+    /// The changes of the store, breaks, lost leases and refused stale writes of the last day that this gateway has made
+    /// or noticed, newest first, at most 100 of each kind.
+    pub fn incidents(&self) -> Vec<Event> {
         let facts = &self.0.facts;
-        facts.incidents.since_yesterday(facts.events.now())
+        facts.incidents.of_last_day(facts.events.now())
     }
 
     /// Starts the task that takes samples, and looks for changes of the store.
@@ -322,7 +313,7 @@ impl Engine {
                     let at = clock.wall();
                     let change = Arc::new(StoreChange { kind, text, at });
                     engine.0.facts.events.store_changed(&change);
-                    engine.0.store_changes.add(change);
+                    engine.0.facts.incidents.keep(Event::of_store(&change));
                 }
                 if due <= now {
                     due = now + SAMPLE_INTERVAL;

@@ -1,13 +1,11 @@
 //! Changes of the store that an operator wants to know of: another master, a restart, an outage. The gateway notices
-//! them in the figures of its store, keeps the last of them for a day, and tells listeners to events.
+//! them in the figures of its store, keeps them among its incidents, and tells listeners to events.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-    time::{Duration, SystemTime},
+    collections::{BTreeMap, BTreeSet},
+    time::SystemTime,
 };
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
@@ -43,10 +41,6 @@ with_all! {
     }
 }
 
-/// The last changes of the store, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct StoreChanges(Mutex<VecDeque<Arc<StoreChange>>>);
-
 /// Notices changes: compares the figures of the store with the last ones.
 #[derive(Debug, Default)]
 pub(super) struct StoreObserver {
@@ -62,34 +56,9 @@ pub(super) struct StoreObserver {
     away: Option<(Instant, String)>,
 }
 
-/// How many changes are kept, and for how long.
-const MAX_CHANGES: usize = 20;
-const KEPT: Duration = Duration::from_hours(24);
 /// What a change of the master means for locks: replicas get writes a moment later, unless the gateway waits for them.
 const FORGOTTEN: &str = "grants of the last second may be forgotten";
 const WAITED: &str = "unless redis.wait_replicas is the number of replicas";
-
-// === impl StoreChanges ===
-
-impl StoreChanges {
-    pub(super) fn add(&self, change: Arc<StoreChange>) {
-        let mut changes = self.0.lock();
-        if changes.len() == MAX_CHANGES {
-            changes.pop_front();
-        }
-        changes.push_back(change);
-    }
-
-    /// The changes of the last day, newest first.
-    pub(super) fn since_yesterday(&self, now: SystemTime) -> Vec<Arc<StoreChange>> {
-        let is_kept = |it: &&Arc<StoreChange>| {
-            // A time in the future is that of a clock that was set back.
-            now.duration_since(it.at).unwrap_or_default() <= KEPT
-        };
-        let changes = self.0.lock();
-        changes.iter().rev().filter(is_kept).cloned().collect()
-    }
-}
 
 // === impl StoreObserver ===
 
@@ -293,25 +262,5 @@ mod tests {
         assert_eq!((quorum(3), quorum(2)), (vec![], vec![]));
         assert_eq!(quorum(1), ["away: b, c unavailable"]);
         assert_eq!(quorum(2), ["back: b, c available again after 0 s"]);
-    }
-
-    #[test]
-    fn the_last_twenty_changes_of_a_day_are_kept_newest_first() {
-        let changes = StoreChanges::default();
-        let start = SystemTime::UNIX_EPOCH;
-        for hours in 0..30 {
-            changes.add(Arc::new(StoreChange {
-                kind: StoreChangeKind::Away,
-                text: hours.to_string(),
-                at: start + Duration::from_hours(hours),
-            }));
-        }
-        let texts = |hours| {
-            let kept = changes.since_yesterday(start + Duration::from_hours(hours));
-            kept.iter().map(|it| it.text.clone()).collect::<Vec<_>>()
-        };
-        let kept = texts(29);
-        assert_eq!((kept.len(), &*kept[0], &*kept[19]), (20, "29", "10"));
-        assert_eq!(texts(50), ["29", "28", "27", "26"]);
     }
 }

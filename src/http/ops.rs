@@ -445,12 +445,13 @@ pub(in crate::http) struct StatsBody {
     /// view.
     #[schema(max_items = 10)]
     longest_waits: Vec<ContendedBody>,
-    /// The breaks, lost leases and refused stale writes of the last day that this gateway has made or seen,
-    /// newest first, of the locks that the key may view. A restart of the gateway forgets them.
-    #[schema(max_items = 100)]
+    /// The breaks, lost leases and refused stale writes of the last day that this gateway has made or noticed,
+    /// newest first, of the locks that the key may view: of all locks the last hundred of each kind are kept.
+    /// A restart of the gateway forgets them.
+    #[schema(max_items = 300)]
     incidents: Vec<IncidentBody>,
     /// The changes of the store that this gateway has noticed within a day, newest first.
-    #[schema(max_items = 20)]
+    #[schema(max_items = 100)]
     store_changes: Vec<StoreChangeBody>,
 }
 
@@ -461,7 +462,8 @@ struct IncidentBody {
     /// When the gateway learnt of it, by its clock.
     #[schema(format = DateTime)]
     at: String,
-    /// `broken` (a caller broke a lease), `lost` (a lease had ended while its holder relied on it),
+    /// `broken` (a caller broke a lease), `lost` (a lease ended before its holder released it, which a late
+    /// renewal or release, a hold stream or the history has noticed),
     /// `stale-write-refused` (a check refused the fencing token of a former holder).
     #[schema(value_type = String, example = "broken")]
     kind: &'static str,
@@ -474,7 +476,7 @@ struct IncidentBody {
     /// The API key that broke the lease or asked for the check; null if there was none.
     #[schema(required = true)]
     by: Option<String>,
-    /// The reason of a break; how a lease was lost, in the words of a `lost` of a hold stream.
+    /// The reason of a break; `expired`, `ended` and so on for `lost`, as in the event `lost`.
     #[schema(required = true)]
     reason: Option<String>,
 }
@@ -535,6 +537,7 @@ impl StatsBody {
         let figures = engine.figures();
         let mut crowds = engine.waiters_by_name();
         crowds.retain(|crowd| views(&crowd.name));
+        let incidents = engine.incidents();
         Self {
             instance: engine.instance().to_owned(),
             version: release::VERSION,
@@ -552,16 +555,15 @@ impl StatsBody {
             totals: engine.metrics().totals(),
             renew_margin: engine.metrics().renew_margin(),
             longest_waits: contended(&crowds, |crowd| (crowd.longest, crowd.waiters)),
-            incidents: engine
-                .incidents()
+            incidents: incidents
                 .iter()
                 .filter(|it| it.name.as_ref().is_some_and(&views))
-                .map(|it| it.as_ref().into())
+                .map(Into::into)
                 .collect(),
-            store_changes: engine
-                .store_changes()
+            store_changes: incidents
                 .iter()
-                .map(|it| it.as_ref().into())
+                .filter_map(|it| it.change.as_deref())
+                .map(Into::into)
                 .collect(),
             contended: contended(&crowds, |crowd| (crowd.waiters, crowd.longest)),
         }

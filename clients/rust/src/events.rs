@@ -123,38 +123,28 @@ impl Client {
             }
         }
     }
-}
 
-// === Past ===
-//
-// What a gateway remembers of the last day.
-
-impl Client {
     /// Reads what went wrong in the last day, as one gateway remembers it, oldest first: events of the kinds
-    /// `store-changed`, `broken`, `lost` and `stale-write-refused`, without fencing tokens. A restart of the gateway
-    /// forgets them.
-    pub async fn past_incidents(&self) -> Result<Vec<Event>, ClientError> {
+    /// `store-changed`, `broken`, `lost` and `stale-write-refused`, without fencing tokens. The time is how long the gateway
+    /// has run: a restart forgets all.
+    pub async fn past_incidents(&self) -> Result<(Duration, Vec<Event>), ClientError> {
         let call = Call::at(Method::GET, "/stats".to_owned());
         let answer = call.send(self).await?;
         if !answer.status.is_success() {
             return Err(answer.refusal());
         }
-        match past(&answer.body) {
-            Some(events) => Ok(events),
-            None => Err(answer.unexpected("not the figures of a gateway")),
-        }
+        past(&answer.body).ok_or_else(|| answer.unexpected("not the figures of a gateway"))
     }
 }
 
-/// The changes of the store and the incidents in the figures of a gateway.
-fn past(figures: &str) -> Option<Vec<Event>> {
+/// The uptime, and the changes of the store and the incidents in the figures of a gateway.
+fn past(figures: &str) -> Option<(Duration, Vec<Event>)> {
     let figures: Value = serde_json::from_str(figures).ok()?;
-    let changes = figures["store_changes"].as_array()?.iter().map(|it| {
+    let changes = figures["store_changes"].as_array()?.iter().rev().map(|it| {
         let change = json!({ "kind": it["kind"], "text": it["text"] });
         json!({ "kind": "store-changed", "change": change, "at": it["at"] })
     });
-    // A gateway of an earlier version has no incidents.
-    let incidents = figures["incidents"].as_array().into_iter().flatten();
+    let incidents = figures["incidents"].as_array()?.iter().rev();
     let read = |value: Value| {
         let json = value.to_string();
         let event: Event = serde_json::from_value(value).ok()?;
@@ -163,7 +153,8 @@ fn past(figures: &str) -> Option<Vec<Event>> {
     let all = changes.chain(incidents.cloned());
     let mut events: Vec<_> = all.filter_map(read).collect();
     events.sort_by(|one, other| one.at.cmp(&other.at));
-    Some(events)
+    let running = Duration::from_millis(figures["uptime_ms"].as_u64()?);
+    Some((running, events))
 }
 
 // === impl Events ===
@@ -410,11 +401,12 @@ mod tests {
 
     #[test]
     fn the_past_is_read_from_the_figures_of_a_gateway_oldest_first() {
-        let figures = r#"{"store_changes":[{"at":"2026-11-20T12:00:02.000Z","kind":"back","text":"b"},
+        let figures = r#"{"uptime_ms":60000,"store_changes":[{"at":"2026-11-20T12:00:02.000Z","kind":"back","text":"b"},
                 {"at":"2026-11-20T12:00:00.000Z","kind":"away","text":"a"}],
             "incidents":[{"at":"2026-11-20T12:00:01.000Z","kind":"broken","name":"deploy","owner":null,"by":"ops",
                 "reason":"stuck"}]}"#;
-        let events = past(figures).unwrap();
+        let (running, events) = past(figures).unwrap();
+        assert_eq!(running, Duration::from_mins(1));
         let kinds: Vec<_> = events.iter().map(|it| it.kind.as_str()).collect();
         assert_eq!(kinds, ["store-changed", "broken", "store-changed"]);
         let change = events[0].change.as_ref().unwrap();
@@ -429,8 +421,8 @@ mod tests {
             (Some("deploy"), Some("ops"), &None)
         );
         assert!(broken.json().contains("stuck"));
-        let earlier = past(r#"{"store_changes":[]}"#);
-        assert_eq!(earlier.map(|it| it.len()), Some(0));
+        let nothing = past(r#"{"uptime_ms":1,"store_changes":[],"incidents":[]}"#);
+        assert_eq!(nothing.map(|it| it.1.len()), Some(0));
         assert!(past("{}").is_none());
     }
 

@@ -178,8 +178,9 @@ impl Event {
                 mode: Some(*mode),
                 ..event(EventKind::Expired)
             },
-            Fact::StreamLost(fence, reason) => Self {
+            Fact::StreamLost(fence, owner, reason) => Self {
                 fence: Some(*fence),
+                owner: owner.clone(),
                 reason: Some(reason.as_str().into()),
                 ..event(EventKind::Lost)
             },
@@ -206,7 +207,7 @@ impl Event {
     }
 
     /// An event about a change of the store.
-    pub(super) fn of_store(change: &Arc<StoreChange>) -> Self {
+    pub(in crate::engine) fn of_store(change: &Arc<StoreChange>) -> Self {
         Self {
             change: Some(Arc::clone(change)),
             ..Self::bare(EventKind::StoreChanged, change.at)

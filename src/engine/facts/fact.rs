@@ -49,8 +49,8 @@ pub(in crate::engine) enum Fact<'a> {
     /// A renewal or a release has found that a lease of this gateway had ended before. The last field says which of the
     /// two, if the holder had sent it.
     Gone(Box<RecordedLease>, Loss, Option<SeenBy>),
-    /// A stream does not hold its lock any more.
-    StreamLost(FencingToken, LossReason),
+    /// A stream does not hold its lock any more: the lease, its owner if this gateway knows it, and why.
+    StreamLost(FencingToken, Option<Owner>, LossReason),
     /// No caller has the lease, and the reaper is about to release it.
     Abandoned(Box<RecordedLease>),
     /// Another gateway has ended a lease that this gateway knew, and tells of the end.
@@ -73,7 +73,8 @@ pub(in crate::engine) enum ReleasedBy<'a> {
 // === impl Fact ===
 
 impl Fact<'_> {
-    /// What has shown that a lease had ended while its holder relied on it; `None` if the fact shows no such thing.
+    /// How the holder's loss of its lease was noticed here: by its renewal, its release or its stream. `None` for any
+    /// other fact.
     pub(super) fn lost_while_held(&self) -> Option<SeenBy> {
         match self {
             // A lease whose time is not over at its release was most likely released at another gateway, whose answer
@@ -83,7 +84,7 @@ impl Fact<'_> {
             {
                 Some(*seen_by)
             }
-            Self::StreamLost(_, LossReason::Expired) => Some(SeenBy::Stream),
+            Self::StreamLost(.., LossReason::Expired) => Some(SeenBy::Stream),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Mode, Said},
+    lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Mode, Owner, Said},
     store::history::HistoryRecord,
 };
 
@@ -35,6 +35,8 @@ pub(in crate::engine) struct RecordedLease {
     pub(in crate::engine) even_if_short: bool,
     /// Whether the lease was gone before its time.
     pub(in crate::engine) is_lost: bool,
+    /// The owner, even if the history has it already.
+    pub(in crate::engine) owner: Option<Owner>,
 }
 
 /// A release that the store has not answered, and its caller if that is known.
@@ -94,6 +96,7 @@ impl From<FencingToken> for RecordedLease {
             unheard: None,
             even_if_short: false,
             is_lost: false,
+            owner: None,
         }
     }
 }
@@ -107,6 +110,7 @@ impl From<&HeldLease> for RecordedLease {
             unheard: None,
             even_if_short: false,
             is_lost: false,
+            owner: lease.said.owner.clone(),
         }
     }
 }
