@@ -8,7 +8,7 @@ import { forgetEvents, hear, keepEvents, lookBack } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, listing, load, tidy } from "./model/locks.js";
-import { isArmed, keepNotices } from "./model/notices.js";
+import { isArmed, keepNotices, lookAtArmed } from "./model/notices.js";
 import { isShared } from "./model/relay.js";
 import { route } from "./model/route.js";
 import { cancelSearch, seekAgain } from "./model/search.js";
@@ -29,7 +29,7 @@ function App() {
   if (state === "failed") return html`<main class="alone"><${Failed} problem=${problem} again=${() => begin()} /></main>`;
   if (state === "out") return html`<${Page} page="sign_in" /><${Said} />`;
   const { page, name } = route.value;
-  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />${opening.value && html`<${OpenLock} />`}`;
+  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />${opening.value && html`<${OpenLock} close=${() => (opening.value = false)} />`}`;
 }
 
 /** Hears events once the page is looked at. Where windows share no stream, it stops as soon as nobody looks. */
@@ -47,6 +47,7 @@ listen({
   resync(why) {
     if (why === "first") return load();
     catchUp();
+    lookAtArmed();
     // What the stream would have told of the key meanwhile was not heard either.
     if (why === "again") lookAgain();
   },

@@ -5,6 +5,7 @@ import { modules } from "../app.js";
 const { html, useLayoutEffect, useRef, useSignal } = modules["view.js"];
 const { now, tick } = modules["model/clock.js"];
 const { appointment, duration, ownZone, plural } = modules["model/format.js"];
+const { LONGEST_OWNER } = modules["model/name.js"];
 const { notify } = modules["model/notices.js"];
 const { freshKey, proposed, reserve, stamp } = modules["model/reservation.js"];
 const { session } = modules["model/session.js"];
@@ -19,7 +20,6 @@ const { LONGEST_REASON } = modules["pages/lock/break.js"];
 const { useSending } = modules["pages/lock/sending.js"];
 
 const HOUR = 3_600_000;
-const LONGEST_OWNER = 128;
 
 /** A time as the browser's field writes it: the clock of the viewer's zone, without the zone. */
 const local = (date) => new Date(date - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);

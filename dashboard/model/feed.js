@@ -3,6 +3,7 @@
 import { signal } from "../view.js";
 import { here } from "./clock.js";
 import { readPast } from "./connection.js";
+import { seesFigures } from "./session.js";
 import { soon } from "./soon.js";
 
 /** How many are kept. */
@@ -17,6 +18,9 @@ export const CHOICES = KINDS.filter((kind) => kind !== "renewed");
 /** The kinds of event that end a lease. Later versions may have others, which change nothing here. */
 export const ENDS = ["released", "expired", "broken"];
 
+/** The kinds of event that need somebody. */
+export const INCIDENTS = ["broken", "lost", "stale-write-refused"];
+
 /** Whether an event is about a lease or a waiter, which has an owner. */
 export const isOfCaller = ({ name, kind }) => Boolean(name) && kind !== "order-set";
 
@@ -24,6 +28,11 @@ export const isOfCaller = ({ name, kind }) => Boolean(name) && kind !== "order-s
 const NEAR = 50;
 
 const heard = [];
+/** Oldest first. Other events do not push these out. */
+const incidents = [];
+const INCIDENTS_KEPT = 100;
+/** Since when no event is missing, as a text; null before the first of them. */
+let since = null;
 let number = 0;
 const watchers = new Set();
 
@@ -36,7 +45,10 @@ export const lastNumber = () => number;
 
 /** Takes in an event of the stream. */
 export function hear(event) {
-  heard.splice(placeOf(event), 0, { ...event, number: ++number, heardAt: here(Date.parse(event.at)) });
+  const told = { ...event, number: ++number, heardAt: here(Date.parse(event.at)) };
+  heard.splice(placeOf(event), 0, told);
+  since = event.kind === "gap" ? event.at : (since ?? event.at);
+  remember([told]);
   // Cut off in lots: one at a time would move all of them each time.
   if (heard.length > KEPT * 1.1) heard.splice(0, heard.length - KEPT);
   for (const to of watchers) to(event);
@@ -62,14 +74,27 @@ let looked = false;
 export async function lookBack() {
   if (looked) return;
   looked = true;
+  since ??= new Date().toISOString();
   const mine = era;
   const past = await readPast();
   if (mine !== era) return void (looked = false);
   const known = new Set(heard.map(({ id }) => id));
   const unknown = past.filter(({ id }) => !known.has(id));
-  heard.unshift(...unknown.map((event, at) => ({ ...event, number: at - unknown.length, heardAt: here(Date.parse(event.at)) })));
+  const older = unknown.map((event, at) => ({ ...event, number: at - unknown.length, heardAt: here(Date.parse(event.at)) }));
+  heard.unshift(...older);
+  remember(older);
+  // Behind a gap that was heard since, the earlier events say nothing.
+  if (older.length > 0 && !heard.some(({ kind }) => kind === "gap")) since = older[0].at;
   changed();
 }
+
+function remember(told) {
+  incidents.push(...told.filter(({ kind }) => INCIDENTS.includes(kind)));
+  incidents.sort((one, other) => one.number - other.number).splice(0, incidents.length - INCIDENTS_KEPT);
+}
+
+/** The last events that need somebody, newest first, and since when none of them is missing. */
+export const incidentsHeard = () => ({ since, incidents: incidents.toReversed() });
 
 /** Has each event told to `to` until the function that is returned is called. */
 export function watch(to) {
@@ -92,8 +117,11 @@ export function eventsOf(name, most) {
 
 /** Forgets those of locks that may not be seen any more. */
 export function keepEvents(isSeen) {
-  const left = heard.filter((event) => !event.name || isSeen(event.name));
+  const left = heard.filter(({ name, kind }) => (name ? isSeen(name) : kind === "gap" || seesFigures()));
   heard.splice(0, heard.length, ...left);
+  incidents.splice(0, incidents.length, ...incidents.filter(({ name }) => isSeen(name)));
+  // What may be seen only now was not heard before.
+  since = new Date().toISOString();
   era += 1;
   changed();
 }
@@ -101,6 +129,8 @@ export function keepEvents(isSeen) {
 /** Forgets everything. */
 export function forgetEvents() {
   heard.length = 0;
+  incidents.length = 0;
+  since = null;
   looked = false;
   era += 1;
   changed();

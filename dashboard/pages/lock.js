@@ -122,13 +122,13 @@ function Tell({ name }) {
     if (told) say("The browser tells you when the lock is free, yours or asked for, as long as this page is open.");
     else if (!on) say("The browser does not permit notices for this page.");
   };
-  return html`<button type="button" aria-pressed=${on} title="Tell me when the lock is free, mine or asked for" onClick=${toggle}><${Icon} name="bell" />${on ? "Telling you" : "Tell me"}</button>`;
+  return html`<button type="button" aria-pressed=${on} title="Tell me when the lock is free, mine or asked for" onClick=${toggle}><${Icon} name="bell" />${on ? "Notices on" : "Tell me"}</button>`;
 }
 
 /** That somebody holds the lock longer than it is usually held, and how many times as long. */
 function Longer({ lock: { holders }, usual }) {
   tick.value;
-  const held = holders.filter(({ foreign, reservation }) => !foreign && !reservation).map(({ shown }) => now() - shown.acquiredAt);
+  const held = holders.filter(({ foreign, reservation, waiting }) => !foreign && !reservation && !waiting).map(({ shown }) => now() - shown.acquiredAt);
   const longest = Math.max(0, ...held);
   const times = timesLonger(longest, usual);
   return times !== null && html`<p class="sure longer"><${Icon} name="expired" /><span>

@@ -1,9 +1,10 @@
 // The held locks, live.
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
+import { queueOf } from "../model/attention.js";
 import { count, plural } from "../model/format.js";
 import { keep, kept } from "../model/kept.js";
-import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
+import { isLoaded, listing, load, locks, locksVersion, MOST_LOADED } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { fits, isIncomplete, lower, MOST_FOUND, seeking, WAITERS, want } from "../model/search.js";
@@ -34,7 +35,14 @@ const BY = {
   left: (lock) => lock.expiresAt,
   fence: (lock) => lock.fence,
   waiters: (lock) => lock.waiters,
+  wait: waitOf,
 };
+
+/** As far as the overview has looked at its queue. */
+function waitOf(lock) {
+  const longest = queueOf(lock)?.longest;
+  return longest ? -longest.since : null;
+}
 
 /** The words of the sorts, for where there is no table head to press. */
 const SORTS = [
@@ -43,6 +51,7 @@ const SORTS = [
   ["-age", "Longest held"],
   ["left", "Least time left"],
   ["-waiters", "Most waiters"],
+  ["-wait", "Longest wait"],
   ["-fence", "Newest"],
 ];
 
@@ -75,7 +84,7 @@ export function Locks() {
       <div class="actions">
         <button type="button" onClick=${() => (opening.value = true)}><${Icon} name="search" />Open lock…</button>
         ${seesSomething() && html`<${Export} what="locks" one="lock" many="locks" fields=${FIELDS} rows=${() => sorted(prefix, search, show, order).map(exported)} />`}
-        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />By owner…</button>`}
+        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />Free by owner…</button>`}
       </div>
     </div>
     ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, [search, prefix])}>
@@ -133,7 +142,7 @@ function List({ prefix, search, show, order, sortBy }) {
 
 /** What is said of the locks that are not loaded. */
 function Beyond({ prefix, search }) {
-  if (!search) return `There are more than the ${count(MOST)} that are loaded: search them, or say how the name begins.`;
+  if (!search) return `There are more than the ${count(MOST_LOADED)} that are loaded: search them, or say how the name begins.`;
   if (isIncomplete(prefix, search)) return "Searching the locks that are not loaded…";
   return seeking.value.more && `There are more matches than the ${count(MOST_FOUND)} that were loaded: search for more text.`;
 }

@@ -5,7 +5,7 @@ import { say } from "./said.js";
 
 /**
  * The component `name` of a file in `later/`, which shows nothing until it is there. `bring()` brings it ahead of its first
- * use.
+ * use. If it cannot be brought its `close` is called, so that it can be opened again.
  */
 export function later(file, name) {
   const part = signal(null);
@@ -28,7 +28,7 @@ export function later(file, name) {
     }
   };
   function Later(props) {
-    useEffect(() => void bring(), []);
+    useEffect(() => void bring().then(() => part.value ?? props.close?.()), []);
     return part.value && html`<${part.value} ...${props} />`;
   }
   return Object.assign(Later, { bring });

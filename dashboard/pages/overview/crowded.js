@@ -10,7 +10,7 @@ import { Holders } from "../../parts/holders.js";
 import { SEEN } from "../../parts/sight.js";
 import { Foreign } from "../../parts/text.js";
 
-const MOST = 8;
+const MOST_ROWS = 8;
 
 /** The most contended locks. */
 export function Crowded() {
@@ -28,7 +28,7 @@ export function Crowded() {
             <tr><th scope="col">Lock</th><th scope="col">Holder</th><th scope="col" class="number">Waiters</th></tr>
           </thead>
           <tbody>
-            ${crowded.slice(0, MOST).map((lock) => html`<${Row} key=${lock.name} ...${{ lock, most: crowded[0].waiters }} />`)}
+            ${crowded.slice(0, MOST_ROWS).map((lock) => html`<${Row} key=${lock.name} ...${{ lock, most: crowded[0].waiters }} />`)}
           </tbody>
         </table>`}
     ${isQuorum.value && html`<p class="note">On a quorum each gateway knows only those who wait through it: these wait at the one that has answered.</p>`}
