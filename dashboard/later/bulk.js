@@ -23,39 +23,32 @@ const PAGE = 1_000;
 /** So many requests are under way at once. */
 const ABREAST = 4;
 
-/** Every lease of exactly this owner: `{name, fence, acquiredAt, may, reserved}`. */
-async function leasesOf(owner, stop) {
-  const found = [];
+/**
+ * Every lease of exactly this owner, `{name, fence, acquiredAt, may, reserved}`, and the names of locks for which a request
+ * of it waits, as far as a search finds the request before a holder.
+ */
+async function hitsOf(owner, stop) {
+  const leases = [];
+  const waits = new Set();
   for (const prefix of visiblePrefixes("")) {
     let cursor = null;
     do {
-      const query = new URLSearchParams({ limit: PAGE, owner });
+      const query = new URLSearchParams({ limit: PAGE, search: owner });
       if (prefix && prefix !== "*") query.set("prefix", prefix);
       if (cursor) query.set("cursor", cursor);
       const { body, sentAt } = await ask(`locks?${query}`, { signal: stop });
-      for (const { name, holders } of body.locks) {
+      for (const { name, holders, match } of body.locks) {
+        if (match?.of === "waiter" && match.field === "owner" && match.value === owner) waits.add(name);
         for (const holder of holders.filter((one) => one.owner === owner)) {
           const { fencing_token: fence, reservation } = holder;
-          const isKnown = found.some((one) => one.name === name && one.fence === fence);
-          if (!isKnown) found.push({ name, fence, may: may("break", name), reserved: Boolean(reservation), ...times(holder, sentAt) });
+          const isKnown = leases.some((one) => one.name === name && one.fence === fence);
+          if (!isKnown) leases.push({ name, fence, may: may("break", name), reserved: Boolean(reservation), ...times(holder, sentAt) });
         }
       }
       cursor = body.next_cursor;
-    } while (cursor && found.length <= MOST_BROKEN);
+    } while (cursor && leases.length <= MOST_BROKEN);
   }
-  return found.sort((one, other) => (one.name < other.name ? -1 : 1));
-}
-
-/** The locks for which a request of exactly this owner waits, as far as a search finds the request before a holder. */
-async function waitsOf(owner, stop) {
-  const found = new Set();
-  for (const prefix of visiblePrefixes("")) {
-    const query = new URLSearchParams({ limit: PAGE, search: owner });
-    if (prefix && prefix !== "*") query.set("prefix", prefix);
-    const { body } = await ask(`locks?${query}`, { signal: stop });
-    for (const { name, match } of body.locks) if (match?.of === "waiter" && match.field === "owner" && match.value === owner) found.add(name);
-  }
-  return [...found];
+  return { owner, leases: leases.sort((one, other) => (one.name < other.name ? -1 : 1)), waits: [...waits] };
 }
 
 const OUTCOMES = { "holder-changed": "another lease holds the lock by now", "not-held": "released by now" };
@@ -85,11 +78,8 @@ export function Bulk({ owner, close }) {
     if (!given.value.trim()) return field.current.focus();
     busy.value = "Looking…";
     trouble.value = null;
-    const wanted = given.value.trim();
-    const { signal } = stop.current;
     try {
-      const [leases, waits] = await Promise.all([leasesOf(wanted, signal), waitsOf(wanted, signal)]);
-      hits.value = { owner: wanted, leases, waits };
+      hits.value = await hitsOf(given.value.trim(), stop.current.signal);
     } catch (problem) {
       if (stop.current.signal.aborted) return;
       if (!(problem instanceof Problem)) throw problem;

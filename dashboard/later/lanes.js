@@ -22,13 +22,11 @@ const TICKS = 5;
 const ROWS = 12;
 /** A shorter wait is none to be drawn. */
 const NOTICED = 1_000;
-/** When somebody began to wait, two answers say so exactly. */
-const SAME = 1_000;
 
 const WORDS = { held: "holds it", released: "released", expired: "expired", broken: "broken", lost: "lost", unseen: "end not seen", waiting: "waited", waits: "waits" };
 
 /** Each bar: `{key, from, to, kind, owner}`, on our clock. A bar of a wait has the kind `waiting`, or `waits` while it lasts. */
-function barsOf(entries, lock, waiting) {
+function barsOf(entries, lock) {
   const bars = [];
   const current = new Set(lock.holders.map(({ fencing_token: fence }) => fence));
   const isWhole = lock.holder_count <= lock.holders.length;
@@ -46,14 +44,10 @@ function barsOf(entries, lock, waiting) {
     const key = `lease ${fence}`;
     if (shown.acquiredAt !== null && !bars.some((bar) => bar.key === key)) bars.push({ key, from: shown.acquiredAt, to: now(), kind: "held", owner: ownerOf(holder) });
   }
-  // A waiter has no number: it is the one of that owner who began to wait then.
-  const before = waiting.splice(0);
-  for (const { position, owner, waited_ms: waited } of lock.waiters) {
-    const from = lock.sentAt - waited;
-    const at = before.findIndex((one) => one.owner === owner && Math.abs(one.from - from) < SAME);
-    const [known] = at < 0 ? [{ key: `wait ${owner} ${position} ${from}`, from, owner }] : before.splice(at, 1);
-    waiting.push(known);
-    bars.push({ key: known.key, from: known.from, to: now(), kind: "waits", owner });
+  // A place in the queue becomes that of another waiter.
+  for (const { owner, waited_ms: waited } of lock.waiters) {
+    const before = bars.filter((bar) => bar.kind === "waits" && bar.owner === owner).length;
+    bars.push({ key: `waits ${before} ${owner}`, from: lock.sentAt - waited, to: now(), kind: "waits", owner });
   }
   return bars.sort((one, other) => one.from - other.from || one.to - other.to);
 }
@@ -77,8 +71,7 @@ export function Lanes({ kept, lock, usual }) {
   const view = useSignal({ span: null, end: null });
   const active = useSignal(null);
   const box = useRef(null);
-  const waiting = useRef([]);
-  const bars = barsOf(kept?.enabled ? kept.entries : [], lock, waiting.current);
+  const bars = barsOf(kept?.enabled ? kept.entries : [], lock);
   if (bars.length === 0) return null;
   const oldest = now() - bars[0].from;
   const span = view.value.span ?? (SPANS.find(([one]) => one >= oldest) ?? SPANS.at(-1))[0];

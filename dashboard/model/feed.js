@@ -20,6 +20,7 @@ export const ENDS = ["released", "expired", "broken"];
 
 /** The kinds of event that need somebody. */
 export const INCIDENTS = ["broken", "lost", "stale-write-refused"];
+const isIncident = ({ kind }) => INCIDENTS.includes(kind);
 
 /** Whether an event is about a lease or a waiter, which has an owner. */
 export const isOfCaller = ({ name, kind }) => Boolean(name) && kind !== "order-set";
@@ -27,12 +28,13 @@ export const isOfCaller = ({ name, kind }) => Boolean(name) && kind !== "order-s
 /** Among so many of the last events, an end is put before the grants that follow it. */
 const NEAR = 50;
 
-const heard = [];
-/** Oldest first. Other events do not push these out. */
-const incidents = [];
+/** So many events that need somebody are not pushed out by others. */
 const INCIDENTS_KEPT = 100;
-/** Since when no event is missing, as a text; null before the first of them. */
-let since = null;
+
+const heard = [];
+const momentNow = () => new Date().toISOString();
+/** Since when no event that needs somebody is missing. */
+let since = momentNow();
 let number = 0;
 const watchers = new Set();
 
@@ -47,10 +49,9 @@ export const lastNumber = () => number;
 export function hear(event) {
   const told = { ...event, number: ++number, heardAt: here(Date.parse(event.at)) };
   heard.splice(placeOf(event), 0, told);
-  since = event.kind === "gap" ? event.at : (since ?? event.at);
-  remember([told]);
+  if (event.kind === "gap") since = event.at;
   // Cut off in lots: one at a time would move all of them each time.
-  if (heard.length > KEPT * 1.1) heard.splice(0, heard.length - KEPT);
+  if (heard.length > KEPT * 1.1) heard.unshift(...heard.splice(0, heard.length - KEPT).filter(isIncident).slice(-INCIDENTS_KEPT));
   for (const to of watchers) to(event);
   changed();
 }
@@ -74,7 +75,6 @@ let looked = false;
 export async function lookBack() {
   if (looked) return;
   looked = true;
-  since ??= new Date().toISOString();
   const mine = era;
   const past = await readPast();
   if (mine !== era) return void (looked = false);
@@ -82,19 +82,13 @@ export async function lookBack() {
   const unknown = past.filter(({ id }) => !known.has(id));
   const older = unknown.map((event, at) => ({ ...event, number: at - unknown.length, heardAt: here(Date.parse(event.at)) }));
   heard.unshift(...older);
-  remember(older);
   // Behind a gap that was heard since, the earlier events say nothing.
   if (older.length > 0 && !heard.some(({ kind }) => kind === "gap")) since = older[0].at;
   changed();
 }
 
-function remember(told) {
-  incidents.push(...told.filter(({ kind }) => INCIDENTS.includes(kind)));
-  incidents.sort((one, other) => one.number - other.number).splice(0, incidents.length - INCIDENTS_KEPT);
-}
-
-/** The last events that need somebody, newest first, and since when none of them is missing. */
-export const incidentsHeard = () => ({ since, incidents: incidents.toReversed() });
+/** The last events that need somebody, and since when none of them is missing. */
+export const incidentsHeard = () => ({ since, incidents: heard.filter(isIncident) });
 
 /** Has each event told to `to` until the function that is returned is called. */
 export function watch(to) {
@@ -119,9 +113,8 @@ export function eventsOf(name, most) {
 export function keepEvents(isSeen) {
   const left = heard.filter(({ name, kind }) => (name ? isSeen(name) : kind === "gap" || seesFigures()));
   heard.splice(0, heard.length, ...left);
-  incidents.splice(0, incidents.length, ...incidents.filter(({ name }) => isSeen(name)));
   // What may be seen only now was not heard before.
-  since = new Date().toISOString();
+  since = momentNow();
   era += 1;
   changed();
 }
@@ -129,8 +122,7 @@ export function keepEvents(isSeen) {
 /** Forgets everything. */
 export function forgetEvents() {
   heard.length = 0;
-  incidents.length = 0;
-  since = null;
+  since = momentNow();
   looked = false;
   era += 1;
   changed();

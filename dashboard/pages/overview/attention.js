@@ -24,6 +24,8 @@ const MOST_ROWS = 5;
 const DAY = 86_400_000;
 /** A shorter wait is none to be spoken of. */
 const NOTICED = 10_000;
+/** An event and what the gateway has kept of it are that close. */
+const SAME = 1_000;
 
 /** The locks that a group holds while it waits for another lock. */
 const groupsThatWait = () => [...locks.values()].filter((lock) => !lock.ended && isWaiting(lock));
@@ -126,12 +128,11 @@ function incidents() {
   const { since, incidents: heard } = incidentsHeard();
   const kept = figures.value?.incidents;
   const day = Date.now() - DAY;
-  const keyOf = ({ at, kind, name }) => `${at} ${kind} ${name}`;
-  const known = new Set(heard.map(keyOf));
-  const all = [...heard, ...(kept ?? []).filter((one) => !known.has(keyOf(one)))].filter(({ at }) => Date.parse(at) >= day);
+  const isSame = (one) => (other) => one.kind === other.kind && one.name === other.name && Math.abs(Date.parse(one.at) - Date.parse(other.at)) < SAME;
+  const all = [...heard, ...(kept ?? []).filter((one) => !heard.some(isSame(one)))].filter(({ at }) => Date.parse(at) >= day);
   all.sort((one, other) => Date.parse(other.at) - Date.parse(one.at));
   const rows = all.map((event, place) => ({
-    key: `${keyOf(event)} ${all.length - place}`,
+    key: all.length - place,
     name: event.name,
     time: html`<${Moment} at=${event.at} />`,
     what: html`<${Kind} kind=${event.kind} />${" "}<span>${event.owner && html`<${Foreign} value=${event.owner} />, `}<${Details} event=${event} /></span>`,
