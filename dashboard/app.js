@@ -16,12 +16,11 @@ import { begin, beginAnew, lookAgain, lookAtSession, may, seesFigures, seesSomet
 import { forgetStore, lookAtStore, store } from "./model/store.js";
 import { Page } from "./pages/page.js";
 import { Failed, Loading } from "./parts/notice.js";
-import { later } from "./parts/later.js";
+import { OpenLock } from "./parts/open_lock.js";
 import { Said } from "./parts/said.js";
 import { Shell } from "./parts/shell.js";
 import { Help, opening } from "./parts/shortcuts.js";
 
-const OpenLock = later("open_lock.js", "OpenLock");
 const TITLES = { overview: "Overview", locks: "Locks", events: "Events", missing: "Not found" };
 function App() {
   const { state, problem } = session.value;

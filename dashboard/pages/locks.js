@@ -15,17 +15,15 @@ import { Export } from "../parts/export.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
-import { later } from "../parts/later.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { tell } from "../parts/said.js";
 import { opening } from "../parts/shortcuts.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
+import { Bulk } from "./locks/bulk.js";
 import { COLUMNS, exported, FIELDS, found as matchIn, searched } from "./locks/columns.js";
 import { Filters, isShown } from "./locks/filters.js";
 import { Unlisted } from "./locks/unlisted.js";
-
-const Bulk = later("bulk.js", "Bulk");
 
 /** What each column is sorted by; what is not known comes last either way. */
 const BY = {

@@ -1,21 +1,19 @@
 // Asks every holder of one owner to release its locks, or breaks the leases: first it shows what that hits.
 
-import { modules } from "../app.js";
-
-const { html, useLayoutEffect, useRef, useSignal } = modules["view.js"];
-const { ask, lockPath, Problem } = modules["model/api.js"];
-const { times } = modules["model/clock.js"];
-const { count, plural } = modules["model/format.js"];
-const { LONGEST_OWNER } = modules["model/name.js"];
-const { lockHref } = modules["model/route.js"];
-const { may, visiblePrefixes } = modules["model/session.js"];
-const { Dialog } = modules["parts/dialog.js"];
-const { Line } = modules["parts/line.js"];
-const { Trouble } = modules["parts/notice.js"];
-const { Foreign } = modules["parts/text.js"];
-const { Age } = modules["parts/times.js"];
-const { GRACE, Way } = modules["parts/way.js"];
-const { Reason, RESERVED } = modules["pages/lock/break.js"];
+import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
+import { ask, lockPath, Problem } from "../../model/api.js";
+import { times } from "../../model/clock.js";
+import { count, plural } from "../../model/format.js";
+import { LONGEST_OWNER } from "../../model/name.js";
+import { lockHref } from "../../model/route.js";
+import { may, visiblePrefixes } from "../../model/session.js";
+import { Dialog } from "../../parts/dialog.js";
+import { Line } from "../../parts/line.js";
+import { Trouble } from "../../parts/notice.js";
+import { Foreign } from "../../parts/text.js";
+import { Age } from "../../parts/times.js";
+import { GRACE, Way } from "../../parts/way.js";
+import { Reason, RESERVED } from "../lock/break.js";
 
 /** So many leases are broken in one go. */
 const MOST_BROKEN = 1_000;

@@ -1,13 +1,11 @@
 // The dialog that opens the page of a lock by its name, whether it is held or not.
 
-import { modules } from "../app.js";
-
-const { html, useLayoutEffect, useRef, useSignal } = modules["view.js"];
-const { locks } = modules["model/locks.js"];
-const { isName, RULE } = modules["model/name.js"];
-const { go, lockHref } = modules["model/route.js"];
-const { Dialog } = modules["parts/dialog.js"];
-const { Line } = modules["parts/line.js"];
+import { html, useLayoutEffect, useRef, useSignal } from "../view.js";
+import { locks } from "../model/locks.js";
+import { isName, RULE } from "../model/name.js";
+import { go, lockHref } from "../model/route.js";
+import { Dialog } from "./dialog.js";
+import { Line } from "./line.js";
 
 /** So many names are proposed. */
 const MOST_NAMES = 50;

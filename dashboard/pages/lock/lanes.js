@@ -1,13 +1,11 @@
 // The leases and the waits of the lock over the last hours, as bars: by its history, and by who holds it and waits now.
 
-import { modules } from "../app.js";
-
-const { html, useRef, useSignal } = modules["view.js"];
-const { here, now, there, tick } = modules["model/clock.js"];
-const { clock, count, duration, plural, timeLabel, zoneName, zoneOffset } = modules["model/format.js"];
-const { plain } = modules["model/visible.js"];
-const { ownerOf } = modules["parts/holders.js"];
-const { Foreign } = modules["parts/text.js"];
+import { html, useRef, useSignal } from "../../view.js";
+import { here, now, there, tick } from "../../model/clock.js";
+import { clock, count, duration, plural, timeLabel, zoneName, zoneOffset } from "../../model/format.js";
+import { plain } from "../../model/visible.js";
+import { ownerOf } from "../../parts/holders.js";
+import { Foreign } from "../../parts/text.js";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
