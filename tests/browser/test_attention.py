@@ -238,6 +238,7 @@ class Attention(AttentionCase):
         rows = self.panel(page).locator("li").filter(has_text="Reserved")
         expect(rows).to_have_count(1)
         expect(rows).to_contain_text("staging")
+        expect(rows).to_contain_text("Reserved by alice until")
         expect(rows).to_contain_text("because load test")
 
     def test_a_break_from_before_the_page_was_opened(self):

@@ -140,7 +140,6 @@ class Waiters(AttentionCase):
         for match, words in (
             ({"of": "waiter", "field": "owner", "name": None, "value": "runner-8"}, "waiter: runner-8"),
             ({"of": "waiter", "field": "metadata", "name": "job", "value": "runner-8/1"}, "waiter, job: runner-8/1"),
-            ({"of": "holder", "field": "key", "name": None, "value": "runner-8"}, "API key of a holder: runner-8"),
         ):
             page = self.open("/locks", context=self.searched(match))
             names = page.locator(".grid .body .of-name a")

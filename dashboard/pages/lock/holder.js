@@ -143,7 +143,7 @@ export function Awaited({ lock, at }) {
   const { name, holders, state, holder_count: count = holders.length } = lock;
   const [first] = holders;
   const who = first && html`<${Foreign} value=${ownerOf(first)} none=${first.foreign ? "a foreign client" : "owner not said"} />`;
-  const how = first?.reservation ? html`<${Reserved} reservation=${first.reservation} />` : first ? html`held by ${who}` : state === "resting" ? "cooling down" : "free";
+  const how = first?.reservation ? html`<${Reserved} ...${first} />` : first ? html`held by ${who}` : state === "resting" ? "cooling down" : "free";
   return html`<a href=${lockHref(name)}><${Foreign} value=${name} /></a>${waited}: ${how}${count > 1 && ` and ${plural(count - 1, "other", "others")}`}`;
 }
 

@@ -75,13 +75,14 @@ function waits() {
       key: lock.name,
       name: lock.name,
       isSure: Boolean(longest),
-      waited: waited ?? 0,
+      // Who began to wait at about the same time has waited equally long.
+      began: longest ? Math.round(longest.since / NOTICED) : Infinity,
       waiters: lock.waiters,
       time: longest ? duration(waited) : "",
       what: html`${who ?? plural(lock.waiters, "waiter", "waiters")}, held up by <${Holders} lock=${lock} foreign="a foreign client" />${lock.acquiredAt !== null && ` (held for ${duration(now() - lock.acquiredAt)})`}${isWaiting(lock) && html`, which <strong>waits itself</strong> for another lock`}`,
     }];
   });
-  rows.sort((one, other) => other.waited - one.waited || other.waiters - one.waiters);
+  rows.sort((one, other) => one.began - other.began || other.waiters - one.waiters);
   const groups = groupsThatWait().length;
   const note = groups > 0 && html`<a href=${href("locks", { show: "waiting" })}>${plural(groups, "lock is", "locks are")} held by a group that still waits</a>`;
   return { title: "Longest waits", icon: "queued", rows, note, more: href("locks", { show: "waited-for", sort: "-wait" }), quiet: of("Nobody waits for long", looked, crowded.length, "locks with waiters were looked at") };
@@ -114,11 +115,11 @@ function unusual() {
 }
 
 function reservations() {
-  const rows = contended().filter(({ reservation }) => reservation).map(({ name, reservation, waiters, expiresAt }) => ({
+  const rows = contended().filter(({ reservation }) => reservation).map(({ name, owner, reservation, waiters, expiresAt }) => ({
     key: name,
     name,
     time: plural(waiters, "waiter", "waiters"),
-    what: html`<${Reserved} ...${{ reservation, expiresAt }} />`,
+    what: html`<${Reserved} ...${{ reservation, owner, expiresAt }} />`,
   }));
   return { title: "Reservations that are waited for", icon: "reserved", rows, more: href("locks", { show: "reserved" }), quiet: "No reservation is waited for" };
 }

@@ -1,8 +1,9 @@
 // Where it is crowded: the locks that most wait for.
 
 import { html } from "../../view.js";
+import { contended } from "../../model/attention.js";
 import { count, NOTHING } from "../../model/format.js";
-import { listing, locks, locksVersion } from "../../model/locks.js";
+import { listing, locksVersion } from "../../model/locks.js";
 import { lockHref } from "../../model/route.js";
 import { seesAll, seesSomething } from "../../model/session.js";
 import { isQuorum } from "../../model/store.js";
@@ -16,8 +17,7 @@ const MOST_ROWS = 8;
 export function Crowded() {
   locksVersion.value;
   if (!seesSomething()) return null;
-  const crowded = [...locks.values()].filter((lock) => lock.waiters > 0 && !lock.ended);
-  crowded.sort((one, other) => other.waiters - one.waiters || (one.name < other.name ? -1 : 1));
+  const crowded = contended();
   const nobody = seesAll() ? "Nobody waits for a lock." : `Nobody waits for a lock ${SEEN}.`;
   return html`<section class="panel crowded" aria-labelledby="crowded">
     <h2 id="crowded">Most contended</h2>
