@@ -114,12 +114,12 @@ impl Joined<'_> {
 
 /// Tells lines of code from comments that begin a line; such a comment between `/**` and `*/` may have several lines.
 fn code_lines() -> impl FnMut(&&str) -> bool {
-    let mut in_comment = false;
+    let mut is_inside = false;
     move |line: &&str| {
         let text = line.trim();
-        let is_comment = in_comment || text.starts_with("/**") || text.starts_with("//");
-        in_comment = (in_comment || text.starts_with("/**")) && !text.ends_with("*/");
-        !is_comment
+        let is_block = is_inside || text.starts_with("/**");
+        is_inside = is_block && !text.ends_with("*/");
+        !is_block && !text.starts_with("//")
     }
 }
 
