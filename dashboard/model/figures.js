@@ -217,12 +217,11 @@ function quantile(counts, bounds, part) {
 /** Forgets what they say of locks that may not be seen any more. */
 export function keepFigures(isSeen) {
   const stats = figures.value;
-  if (stats) figures.value = { ...stats, contended: stats.contended.filter(({ name }) => isSeen(name)), ...seen(stats, isSeen) };
+  if (!stats) return;
+  // Not every gateway has all of these lists; one that may not be seen has no name in them.
+  const lists = ["contended", "longest_waits", "incidents"].filter((list) => stats[list]);
+  figures.value = { ...stats, ...Object.fromEntries(lists.map((list) => [list, stats[list].filter(({ name }) => name && isSeen(name))])) };
 }
-
-/** Lists that not every gateway has. */
-const seen = (stats, isSeen) =>
-  Object.fromEntries(["longest_waits", "incidents"].filter((list) => stats[list]).map((list) => [list, stats[list].filter(({ name }) => isSeen(name))]));
 
 /** Forgets everything. */
 export function forgetFigures() {
