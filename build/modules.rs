@@ -1,7 +1,8 @@
 //! Joins the modules of the dashboard into one script, because a browser spends more time on a request of its own
 //! than on the content of a module.
 //!
-//! The text of a module stays unchanged, except for its imports and exports, which must be on lines of their own.
+//! The text of a module stays unchanged, except for its imports and exports, which must be on lines of their own, and for
+//! comments that begin a line, which are left out because a browser would load them.
 //! Each module becomes a function that is called once and returns its exports. Libraries are not joined.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
@@ -70,7 +71,7 @@ impl Joined<'_> {
         let text =
             fs::read_to_string(file).unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
         let (mut body, mut exports) = (String::new(), Vec::new());
-        for code in text.lines() {
+        for code in text.lines().filter(code_lines()) {
             if let Some(import) = code.strip_prefix("import ") {
                 let (names, from) = names_and_path(path, import);
                 let source = self.source(path, from);
@@ -108,6 +109,17 @@ impl Joined<'_> {
         let next = self.libraries.len();
         let number = self.libraries.entry(path).or_insert(next);
         format!("library{number}")
+    }
+}
+
+/// Tells lines of code from comments that begin a line; such a comment between `/**` and `*/` may have several lines.
+fn code_lines() -> impl FnMut(&&str) -> bool {
+    let mut is_inside = false;
+    move |line: &&str| {
+        let text = line.trim();
+        let is_block = is_inside || text.starts_with("/**");
+        is_inside = is_block && !text.ends_with("*/");
+        !is_block && !text.starts_with("//")
     }
 }
 

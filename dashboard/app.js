@@ -8,7 +8,7 @@ import { forgetEvents, hear, keepEvents, lookBack } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, listing, load, tidy } from "./model/locks.js";
-import { isArmed, keepNotices } from "./model/notices.js";
+import { isArmed, keepNotices, lookAtArmed } from "./model/notices.js";
 import { isShared } from "./model/relay.js";
 import { route } from "./model/route.js";
 import { cancelSearch, seekAgain } from "./model/search.js";
@@ -16,12 +16,11 @@ import { begin, beginAnew, lookAgain, lookAtSession, may, seesFigures, seesSomet
 import { forgetStore, lookAtStore, store } from "./model/store.js";
 import { Page } from "./pages/page.js";
 import { Failed, Loading } from "./parts/notice.js";
-import { later } from "./parts/later.js";
+import { OpenLock } from "./parts/open_lock.js";
 import { Said } from "./parts/said.js";
 import { Shell } from "./parts/shell.js";
 import { Help, opening } from "./parts/shortcuts.js";
 
-const OpenLock = later("open_lock.js", "OpenLock");
 const TITLES = { overview: "Overview", locks: "Locks", events: "Events", missing: "Not found" };
 function App() {
   const { state, problem } = session.value;
@@ -29,7 +28,7 @@ function App() {
   if (state === "failed") return html`<main class="alone"><${Failed} problem=${problem} again=${() => begin()} /></main>`;
   if (state === "out") return html`<${Page} page="sign_in" /><${Said} />`;
   const { page, name } = route.value;
-  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />${opening.value && html`<${OpenLock} />`}`;
+  return html`<${Shell}><${Page} page=${page} name=${name} /><//><${Said} /><${Help} />${opening.value && html`<${OpenLock} close=${() => (opening.value = false)} />`}`;
 }
 
 /** Hears events once the page is looked at. Where windows share no stream, it stops as soon as nobody looks. */
@@ -47,6 +46,7 @@ listen({
   resync(why) {
     if (why === "first") return load();
     catchUp();
+    lookAtArmed();
     // What the stream would have told of the key meanwhile was not heard either.
     if (why === "again") lookAgain();
   },

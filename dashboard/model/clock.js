@@ -48,6 +48,9 @@ export function here(gatewayTime) {
   return Math.min(now(), gatewayTime - (ahead ?? Date.now() - now()));
 }
 
+/** A time on our clock as the gateway's clock has it. */
+export const there = (at) => new Date(at + (ahead ?? Date.now() - now()));
+
 /** A time on our clock as the viewer's clock on the wall has it. */
 export function wall(at) {
   return new Date(Date.now() - now() + at);

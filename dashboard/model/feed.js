@@ -3,6 +3,7 @@
 import { signal } from "../view.js";
 import { here } from "./clock.js";
 import { readPast } from "./connection.js";
+import { seesFigures } from "./session.js";
 import { soon } from "./soon.js";
 
 /** How many are kept. */
@@ -17,13 +18,23 @@ export const CHOICES = KINDS.filter((kind) => kind !== "renewed");
 /** The kinds of event that end a lease. Later versions may have others, which change nothing here. */
 export const ENDS = ["released", "expired", "broken"];
 
+/** The kinds of event that need somebody. */
+export const INCIDENTS = ["broken", "lost", "stale-write-refused"];
+const isIncident = ({ kind }) => INCIDENTS.includes(kind);
+
 /** Whether an event is about a lease or a waiter, which has an owner. */
 export const isOfCaller = ({ name, kind }) => Boolean(name) && kind !== "order-set";
 
 /** Among so many of the last events, an end is put before the grants that follow it. */
 const NEAR = 50;
 
+/** So many events that need somebody are not pushed out by others. */
+const INCIDENTS_KEPT = 100;
+
 const heard = [];
+const momentNow = () => new Date().toISOString();
+/** Since when no event that needs somebody is missing. */
+let since = momentNow();
 let number = 0;
 const watchers = new Set();
 
@@ -36,9 +47,11 @@ export const lastNumber = () => number;
 
 /** Takes in an event of the stream. */
 export function hear(event) {
-  heard.splice(placeOf(event), 0, { ...event, number: ++number, heardAt: here(Date.parse(event.at)) });
+  const told = { ...event, number: ++number, heardAt: here(Date.parse(event.at)) };
+  heard.splice(placeOf(event), 0, told);
+  if (event.kind === "gap") since = event.at;
   // Cut off in lots: one at a time would move all of them each time.
-  if (heard.length > KEPT * 1.1) heard.splice(0, heard.length - KEPT);
+  if (heard.length > KEPT * 1.1) heard.unshift(...heard.splice(0, heard.length - KEPT).filter(isIncident).slice(-INCIDENTS_KEPT));
   for (const to of watchers) to(event);
   changed();
 }
@@ -67,9 +80,15 @@ export async function lookBack() {
   if (mine !== era) return void (looked = false);
   const known = new Set(heard.map(({ id }) => id));
   const unknown = past.filter(({ id }) => !known.has(id));
-  heard.unshift(...unknown.map((event, at) => ({ ...event, number: at - unknown.length, heardAt: here(Date.parse(event.at)) })));
+  const older = unknown.map((event, at) => ({ ...event, number: at - unknown.length, heardAt: here(Date.parse(event.at)) }));
+  heard.unshift(...older);
+  // Behind a gap that was heard since, the earlier events say nothing.
+  if (older.length > 0 && !heard.some(({ kind }) => kind === "gap")) since = older[0].at;
   changed();
 }
+
+/** The last events that need somebody, and since when none of them is missing. */
+export const incidentsHeard = () => ({ since, incidents: heard.filter(isIncident) });
 
 /** Has each event told to `to` until the function that is returned is called. */
 export function watch(to) {
@@ -92,8 +111,10 @@ export function eventsOf(name, most) {
 
 /** Forgets those of locks that may not be seen any more. */
 export function keepEvents(isSeen) {
-  const left = heard.filter((event) => !event.name || isSeen(event.name));
+  const left = heard.filter(({ name, kind }) => (name ? isSeen(name) : kind === "gap" || seesFigures()));
   heard.splice(0, heard.length, ...left);
+  // What may be seen only now was not heard before.
+  since = momentNow();
   era += 1;
   changed();
 }
@@ -101,6 +122,7 @@ export function keepEvents(isSeen) {
 /** Forgets everything. */
 export function forgetEvents() {
   heard.length = 0;
+  since = momentNow();
   looked = false;
   era += 1;
   changed();

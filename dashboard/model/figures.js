@@ -46,8 +46,8 @@ const answers = new Map();
 let asked = false;
 let stop = null;
 let due = 0;
-/** The gateway whose samples were read, and how often another one has answered. */
-let past = { instance: null, tries: 0 };
+/** By gateway how often it was asked for its samples; `TRIES` when they were read. */
+const past = new Map();
 
 /** Asks if it is time to. Called once a second. */
 export function lookAtFigures() {
@@ -69,7 +69,7 @@ async function look() {
     answered.value += 1;
     figuresProblem.value = null;
     // A gateway of an earlier version keeps no samples.
-    if (body.store_changes && past.tries < TRIES && past.instance !== figures.peek().instance) await lookAtPast(stopped);
+    if (body.store_changes) await lookAtPast(stopped);
   } catch (problem) {
     if (stopped.aborted) return;
     if (!(problem instanceof Problem)) throw problem;
@@ -108,16 +108,19 @@ export function totals() {
 /** So often the gateway whose figures are shown is asked for its samples: behind a load balancer another one may answer. */
 const TRIES = 5;
 
-/** Puts the samples of the last hour that the gateway has kept in front of those of this page. */
+/** Adds the samples of the last hour that the gateway has kept to those of this page. */
 async function lookAtPast(stopped) {
-  past.tries += 1;
+  const { instance, renew_margin: margin } = figures.peek();
+  const tries = past.get(instance) ?? 0;
+  if (tries >= TRIES) return;
+  past.set(instance, tries + 1);
   const { body } = await ask("samples", { signal: stopped }).catch((problem) => {
     // The charts fill from now on.
     if (problem instanceof Problem) return { body: {} };
     throw problem;
   });
-  const { instance, renew_margin: margin } = figures.peek();
-  if (body.instance !== instance) return;
+  // Where two gateways take turns, the next request is for the one that is shown.
+  if (body.instance !== instance) return tries % 2 === 0 ? lookAtPast(stopped) : undefined;
   const taken = body.samples.map(({ at, ...stats }) => {
     const shape = { ...stats, instance, store: figures.peek().store, renew_margin: { bounds_ms: margin.bounds_ms, ...stats.renew_margin } };
     return { stats: shape, time: wall(here(Date.parse(at))).getTime() };
@@ -134,8 +137,10 @@ async function lookAtPast(stopped) {
   const [live] = answers.get(instance);
   const last = older.at(-1);
   if (last) Object.assign(samples.find((one) => one.instance === instance) ?? {}, pointOf(live.stats, live.time, last, last));
-  samples.unshift(...points);
-  past = { instance, tries: 0 };
+  // After a restart, or where another gateway is shown, the page has older samples of its own.
+  samples.push(...points);
+  samples.sort((one, other) => one.time - other.time);
+  past.set(instance, TRIES);
   trim(Date.now());
   answered.value += 1;
 }
@@ -212,7 +217,10 @@ function quantile(counts, bounds, part) {
 /** Forgets what they say of locks that may not be seen any more. */
 export function keepFigures(isSeen) {
   const stats = figures.value;
-  if (stats) figures.value = { ...stats, contended: stats.contended.filter(({ name }) => isSeen(name)) };
+  if (!stats) return;
+  // Not every gateway has all of these lists; one that may not be seen has no name in them.
+  const lists = ["contended", "longest_waits", "incidents"].filter((list) => stats[list]);
+  figures.value = { ...stats, ...Object.fromEntries(lists.map((list) => [list, stats[list].filter(({ name }) => name && isSeen(name))])) };
 }
 
 /** Forgets everything. */
@@ -222,6 +230,6 @@ export function forgetFigures() {
   answers.clear();
   figures.value = null;
   figuresProblem.value = null;
-  past = { instance: null, tries: 0 };
+  past.clear();
   due = 0;
 }

@@ -12,7 +12,7 @@ import { asOne, sharerOf, sharersOf } from "./sharers.js";
 import { soon } from "./soon.js";
 
 /** How many locks are loaded before the viewer is asked to narrow the search. */
-export const MOST = 10_000;
+export const MOST_LOADED = 10_000;
 /** The first page is small, so that there is something to see at once. */
 const FIRST_PAGE = 100;
 const PAGE = 1_000;
@@ -26,7 +26,7 @@ const REFRESH = { failed: 5_000, few: 15_000, many: 60_000 };
 const FEW = 2_000;
 
 /** Between loads that gaps and reconnects ask for. */
-const PAUSE = { least: 1_000, most: 15_000 };
+const CATCH_UP = { least: 1_000, most: 15_000 };
 
 /**
  * By name: `{name, fence, owner, metadata, group, reservation, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
@@ -95,11 +95,11 @@ let pause = 0;
  */
 export function catchUp() {
   if (catching !== null) return;
-  const calm = now() - caughtUpAt > 4 * PAUSE.most;
-  pause = calm ? 0 : Math.min(PAUSE.most, Math.max(PAUSE.least, pause * 2));
+  const calm = now() - caughtUpAt > 4 * CATCH_UP.most;
+  pause = calm ? 0 : Math.min(CATCH_UP.most, Math.max(CATCH_UP.least, pause * 2));
   const due = () => {
     if (listing.value.state === "idle") return void (catching = null);
-    if (walking) return void (catching = setTimeout(due, PAUSE.least));
+    if (walking) return void (catching = setTimeout(due, CATCH_UP.least));
     catching = null;
     caughtUpAt = now();
     load();
@@ -123,7 +123,7 @@ async function walkThrough(begin, round, signal) {
       changed();
       const begun = listing.value.state === "loading" && loaded > 0;
       if (begun) listing.value = { ...listing.value, state: "ready", partial: true };
-      if (loaded >= MOST && cursor) return true;
+      if (loaded >= MOST_LOADED && cursor) return true;
     } while (cursor);
   }
   return false;
@@ -215,7 +215,7 @@ export function apply(event) {
 function acquired(event, known) {
   const { name, fencing_token: fence, owner, expires_in_ms: left } = event;
   if (fence === null || isOld(name, fence) || (known && known.fence >= fence && !known.ended)) return;
-  if (!known && locks.size >= MOST && listing.value.more) return;
+  if (!known && locks.size >= MOST_LOADED && listing.value.more) return;
   // One who has waited is served: there is one fewer in the queue.
   const waiters = event.waited_ms > 0 && known?.waiters ? known.waiters - 1 : (known?.waiters ?? 0);
   locks.set(name, {
@@ -245,7 +245,7 @@ function joined(event, known) {
   const isBeside = known?.shared && !known.ended;
   if (fence === null || hasEnded(name, fence) || (isBeside && known.leases.has(fence))) return;
   if (known && !known.ended && !known.shared && known.fence > fence) return;
-  if (!known && locks.size >= MOST && listing.value.more) return;
+  if (!known && locks.size >= MOST_LOADED && listing.value.more) return;
   const waiters = waited > 0 && known?.waiters ? known.waiters - 1 : (known?.waiters ?? 0);
   const leases = new Map(isBeside ? known.leases : []).set(fence, sharerOf(event));
   locks.set(name, { name, waiters, ended: null, round: begun, ...asOne(leases, (isBeside ? known.count : 0) + 1) });
@@ -271,6 +271,7 @@ function askedToRelease({ fencing_token: fence, expires_in_ms: left }, known) {
 function left({ name, fencing_token: fence, kind }, known) {
   if (fence === null || hasEnded(name, fence)) return;
   endedSharers.add(sharer(name, fence));
+  cut(endedSharers);
   if (!known?.shared || known.ended) return;
   if (known.leases.size === 1 && known.leases.has(fence) && known.count <= 1) return end(known, kind, known.fence);
   // One that was never seen is one of those that the answer did not show.
@@ -308,6 +309,12 @@ function end(lock, kind, fence) {
 
 function remember(name, fence) {
   endedFences.set(name, Math.max(fence, endedFences.get(name) ?? 0));
+  cut(endedFences);
+}
+
+/** Forgets the oldest of too many. */
+function cut(ends) {
+  if (ends.size > MOST_LOADED) ends.delete(ends.keys().next().value);
 }
 
 function isOld(name, fence) {
@@ -353,6 +360,9 @@ export function forgetLocks() {
   changed();
 }
 
+/** Whether events may be missing of what was not listed again yet. */
+export const isCatchingUp = () => catching !== null || walking;
+
 /** Whether nobody has asked for any lock. */
 export const isIdle = () => listing.peek().state === "idle";
 
@@ -373,8 +383,6 @@ export function tidy({ live, answers }) {
       changed();
     }
   }
-  if (endedFences.size > MOST) endedFences.clear();
-  if (endedSharers.size > MOST) endedSharers.clear();
   const { state, problem } = listing.value;
   const pause = problem ? REFRESH.failed : locks.size > FEW ? REFRESH.many : REFRESH.few;
   // A walk that is under way is not begun anew: what has come so far counts as ready.

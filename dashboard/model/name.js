@@ -17,3 +17,6 @@ export const isName = (text) => NAME.test(text);
 
 /** Whether the name of a lock can begin so. */
 export const canBegin = (text) => BEGIN.test(text);
+
+/** How long the name of an owner may be. */
+export const LONGEST_OWNER = 128;

@@ -12,7 +12,7 @@ const SHORTEST_LINK = 500;
 /** How much longer than its wait a request may take. */
 const GRACE = 10_000;
 /** Pause after an answer that came before the wait was over, as from a gateway that shuts down. */
-const PAUSE = 1_000;
+const EARLY_PAUSE = 1_000;
 
 const HOUR = 3_600_000;
 
@@ -62,7 +62,7 @@ export async function reserve(name, body, { key, waits, stop }) {
       const isTooLong = problem.extra?.errors?.some(({ field }) => field === "wait_ms");
       if (isTooLong && link > SHORTEST_LINK) link /= 2;
       else if (problem.code !== "locked" || wait === 0) throw problem;
-      else if (now() - sentAt < wait / 2) await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      else if (now() - sentAt < wait / 2) await new Promise((resolve) => setTimeout(resolve, EARLY_PAUSE));
     }
   }
 }

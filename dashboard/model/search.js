@@ -80,7 +80,7 @@ export function isIncomplete(prefix, search) {
 export function seekAgain({ answers }) {
   if (!answers || asking || !isNeeded()) return;
   const least = locks.size > FEW ? AGAIN.many : AGAIN.unknown;
-  const due = isUnknown() ? Math.max(least, pause) : hasWaiters() && !listing.peek().more ? AGAIN.waiters : AGAIN.unloaded;
+  const due = isUnknown() ? Math.max(least, pause) : hasWaiters() && locks.size <= FEW ? AGAIN.waiters : AGAIN.unloaded;
   const since = now() - askedAt;
   if (since <= due) return;
   // On a busy store some lock is always unknown, and each walk is charged to the key.

@@ -6,7 +6,8 @@ import { session } from "./session.js";
 /** A `latchgate` about a lock, behind the line that says where the gateway is. */
 export function latchgate(verb, name, ...rest) {
   const quoted = name.startsWith("~") ? `'${name}'` : name;
-  return ["latchgate", verb, name.startsWith("-") ? `-- ${name}` : quoted, ...rest].join(" ");
+  // Behind `--` nothing is an option.
+  return ["latchgate", verb, ...(name.startsWith("-") ? [...rest, "--", name] : [quoted, ...rest])].join(" ");
 }
 
 /** How a terminal is told where the gateway is; the key is never an argument. */

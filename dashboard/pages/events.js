@@ -32,7 +32,7 @@ const COLUMNS = [
 ];
 
 /** The fields of an event in a spreadsheet. */
-const FIELDS = ["at", "kind", "name", "owner", "fencing_token", "mode", "slot", "expires_in_ms", "waited_ms", "position", "order", "by", "reason", "id"];
+const FIELDS = ["at", "kind", "name", "owner", "fencing_token", "mode", "slot", "expires_in_ms", "waited_ms", "position", "order", "by", "reason", "reservation", "waiting", "change", "id"];
 
 /** As the gateway told them, oldest first. */
 const told = (rows) => rows.reverse().map(({ number: _, heardAt: __, ...event }) => event);

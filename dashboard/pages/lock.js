@@ -1,6 +1,6 @@
 // One lock: who holds it, who waits, what has happened, and what can be done.
 
-import { html, useEffect, useSignal } from "../view.js";
+import { html, useSignal } from "../view.js";
 import { now, tick } from "../model/clock.js";
 import { count, duration } from "../model/format.js";
 import { isName, RULE } from "../model/name.js";
@@ -12,7 +12,6 @@ import { isStale } from "../model/store.js";
 import { asTimes, timesLonger, usualOf } from "../model/usual.js";
 import { Copy } from "../parts/copy.js";
 import { Icon } from "../parts/icon.js";
-import { later } from "../parts/later.js";
 import { LockState, StateMark } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { say } from "../parts/said.js";
@@ -22,14 +21,13 @@ import { Curl } from "./lock/curl.js";
 import { End } from "./lock/end.js";
 import { History, useHistory } from "./lock/history.js";
 import { Holder } from "./lock/holder.js";
+import { Lanes } from "./lock/lanes.js";
 import { useLook } from "./lock/look.js";
 import { mayOrder, NeverBelow, SetOrder } from "./lock/order.js";
 import { Queue } from "./lock/queue.js";
+import { Reserve } from "./lock/reserve.js";
 import { Timeline } from "./lock/timeline.js";
 import { Try } from "./lock/try.js";
-
-const Lanes = later("lanes.js", "Lanes");
-const Reserve = later("reserve.js", "Reserve");
 
 /** The page of the lock that the address names. */
 export function Lock() {
@@ -64,7 +62,6 @@ function Page({ name }) {
   const breaks = may("break", name);
   const reserves = mayReserve(name);
   const orders = lock && mayOrder(name);
-  useEffect(() => void (reserves && Reserve.bring()), [reserves]);
   const isMine = held && lock.holder.reservation && isOwn(lock.holder.reservation);
   const take = breaks && ((holder) => (breaking.value = { holder }));
   const wake = breaks && ((fence) => (ending.value = { kind: "rest", fence }));
@@ -122,13 +119,13 @@ function Tell({ name }) {
     if (told) say("The browser tells you when the lock is free, yours or asked for, as long as this page is open.");
     else if (!on) say("The browser does not permit notices for this page.");
   };
-  return html`<button type="button" aria-pressed=${on} title="Tell me when the lock is free, mine or asked for" onClick=${toggle}><${Icon} name="bell" />${on ? "Telling you" : "Tell me"}</button>`;
+  return html`<button type="button" aria-pressed=${on} title="Tell me when the lock is free, mine or asked for" onClick=${toggle}><${Icon} name="bell" />${on ? "Notices on" : "Tell me"}</button>`;
 }
 
 /** That somebody holds the lock longer than it is usually held, and how many times as long. */
 function Longer({ lock: { holders }, usual }) {
   tick.value;
-  const held = holders.filter(({ foreign, reservation }) => !foreign && !reservation).map(({ shown }) => now() - shown.acquiredAt);
+  const held = holders.filter(({ foreign, reservation, waiting }) => !foreign && !reservation && !waiting).map(({ shown }) => now() - shown.acquiredAt);
   const longest = Math.max(0, ...held);
   const times = timesLonger(longest, usual);
   return times !== null && html`<p class="sure longer"><${Icon} name="expired" /><span>

@@ -1,9 +1,10 @@
 // The held locks, live.
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
+import { queueOf } from "../model/attention.js";
 import { count, plural } from "../model/format.js";
 import { keep, kept } from "../model/kept.js";
-import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
+import { isLoaded, listing, load, locks, locksVersion, MOST_LOADED } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { fits, isIncomplete, lower, MOST_FOUND, seeking, WAITERS, want } from "../model/search.js";
@@ -14,17 +15,15 @@ import { Export } from "../parts/export.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
 import { Icon } from "../parts/icon.js";
-import { later } from "../parts/later.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { tell } from "../parts/said.js";
 import { opening } from "../parts/shortcuts.js";
 import { SEEN, Sight } from "../parts/sight.js";
 import { Foreign } from "../parts/text.js";
+import { Bulk } from "./locks/bulk.js";
 import { COLUMNS, exported, FIELDS, found as matchIn, searched } from "./locks/columns.js";
 import { Filters, isShown } from "./locks/filters.js";
 import { Unlisted } from "./locks/unlisted.js";
-
-const Bulk = later("bulk.js", "Bulk");
 
 /** What each column is sorted by; what is not known comes last either way. */
 const BY = {
@@ -34,7 +33,14 @@ const BY = {
   left: (lock) => lock.expiresAt,
   fence: (lock) => lock.fence,
   waiters: (lock) => lock.waiters,
+  wait: waitOf,
 };
+
+/** As far as the overview has looked at its queue. */
+function waitOf(lock) {
+  const longest = queueOf(lock)?.longest;
+  return longest ? -longest.since : null;
+}
 
 /** The words of the sorts, for where there is no table head to press. */
 const SORTS = [
@@ -43,6 +49,7 @@ const SORTS = [
   ["-age", "Longest held"],
   ["left", "Least time left"],
   ["-waiters", "Most waiters"],
+  ["-wait", "Longest wait"],
   ["-fence", "Newest"],
 ];
 
@@ -75,7 +82,7 @@ export function Locks() {
       <div class="actions">
         <button type="button" onClick=${() => (opening.value = true)}><${Icon} name="search" />Open lock…</button>
         ${seesSomething() && html`<${Export} what="locks" one="lock" many="locks" fields=${FIELDS} rows=${() => sorted(prefix, search, show, order).map(exported)} />`}
-        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />By owner…</button>`}
+        ${seesSomething() && mayAnywhere("break") && html`<button type="button" onClick=${() => (freeing.value = true)}><${Icon} name="broken" />Free by owner…</button>`}
       </div>
     </div>
     ${seesSomething() && html`<form class="toolbar" role="search" onSubmit=${(event) => submitted(event, [search, prefix])}>
@@ -133,7 +140,7 @@ function List({ prefix, search, show, order, sortBy }) {
 
 /** What is said of the locks that are not loaded. */
 function Beyond({ prefix, search }) {
-  if (!search) return `There are more than the ${count(MOST)} that are loaded: search them, or say how the name begins.`;
+  if (!search) return `There are more than the ${count(MOST_LOADED)} that are loaded: search them, or say how the name begins.`;
   if (isIncomplete(prefix, search)) return "Searching the locks that are not loaded…";
   return seeking.value.more && `There are more matches than the ${count(MOST_FOUND)} that were loaded: search for more text.`;
 }

@@ -3,7 +3,10 @@
 import { html, useLayoutEffect, useRef } from "../view.js";
 import { Icon } from "./icon.js";
 
-/** Is open as long as it is there; `close` is called by Escape and by the cross. */
+/**
+ * Is open as long as it is there; `close` is called by Escape and by the cross, and if a browser closes the dialog itself, as
+ * at a second Escape in a row.
+ */
 export function Dialog({ title, close, children, wide }) {
   const element = useRef(null);
   // Before the next key: an Enter after the click that opened the dialog belongs to the dialog.
@@ -24,6 +27,7 @@ export function Dialog({ title, close, children, wide }) {
       event.preventDefault();
       close();
     }}
+    onClose=${() => close()}
     onClick=${(event) => event.target === element.current && close()}
   >
     <div class="inside">

@@ -27,16 +27,20 @@ export function Details({ event }) {
   }
   if (kind === "renewed") return `for another ${fine(left)}${mode}`;
   if (kind === "stale-write-refused") {
-    return html`with the fencing token ${event.fencing_token}, whose lease is over${by && html`, checked by <${Foreign} value=${by} />`}`;
+    return html`with ${event.fencing_token === undefined ? "a fencing token" : `the fencing token ${event.fencing_token}`}, whose lease is over${by && html`, checked by <${Foreign} value=${by} />`}`;
   }
   if (kind === "store-changed") return html`<${Foreign} value=${event.change?.text} none="" />`;
-  const why = html`${by && html`by <${Foreign} value=${by} />: `}<${Foreign} value=${reason} />${mode}`;
+  const why = html`${by && html`by <${Foreign} value=${by} />: `}<${Foreign} value=${reason} />${meaningOf(event)}${mode}`;
   if (kind === "order-set") return html`${order === null ? "forgotten" : `to ${order}`}${by ? " " : ": "}${why}`;
   if (kind === "release-requested") return html`within ${fine(left)}${by ? ", " : ": "}${why}`;
   if (kind === "gap") return html`events may be missing here${reason && html` (<${Foreign} value=${reason} />)`}`;
   if (!reason) return mode ? mode.slice(2) : null;
   return why;
 }
+
+/** What a reason of the gateway's own means. */
+export const meaningOf = ({ kind, ended = kind, by, ended_by: who = by, reason }) =>
+  ended === "released" && reason === "abandoned" && !who ? " (by the gateway: its caller was gone)" : "";
 
 /** Whether others hold the lock beside it, and which slot it has. */
 function modeOf({ mode, slot }) {

@@ -5,14 +5,17 @@ import { plural } from "../model/format.js";
 import { Icon } from "./icon.js";
 import { say } from "./said.js";
 
-/** A spreadsheet takes a cell that begins so for a formula, which anybody may have written into an owner or a reason. */
-const FORMULA = /^[=+\-@\t\r]/;
+/**
+ * A spreadsheet takes a cell that begins so for a formula, which anybody may have written into an owner or a reason. Where
+ * it expects semicolons, a cell begins behind each of them too.
+ */
+const FORMULA = /(^|;)(?=[=+\-@\t\r])/g;
 
 function cell(value) {
   if (value === null || value === undefined) return "";
   const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-  const safe = typeof value === "string" && FORMULA.test(text) ? `'${text}` : text;
-  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const safe = typeof value === "string" ? text.replace(FORMULA, "$1'") : text;
+  return /[",;\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /** The rows with these fields, as lines of comma-separated values. */
@@ -36,7 +39,8 @@ export function Export({ what, one, many, fields, rows, isLines }) {
   const menu = useRef(null);
   const as = (kind) => () => {
     const found = rows();
-    if (kind === "csv") save(what, "csv", "text/csv;charset=utf-8", csv(fields, found));
+    // The mark has Excel read the file as UTF-8.
+    if (kind === "csv") save(what, "csv", "text/csv;charset=utf-8", `\uFEFF${csv(fields, found)}`);
     else if (isLines) save(what, "jsonl", "application/jsonl", found.map((row) => `${JSON.stringify(row)}\n`).join(""));
     else save(what, "json", "application/json", `${JSON.stringify(found, null, 2)}\n`);
     menu.current.open = false;

@@ -2,6 +2,8 @@
 
 import { html } from "../view.js";
 import { now, tick } from "../model/clock.js";
+import { isCatchingUp } from "../model/locks.js";
+import { isStale } from "../model/store.js";
 
 const SHAPES = {
   held: html`<circle cx="6" cy="6" r="4.5" class="full" />`,
@@ -25,6 +27,7 @@ const SAYS = {
   waiting: "Its job waits for another lock, and only keeps this one",
   free: "No client holds the lock",
   overdue: "The lease's time is over; its end is not reported yet",
+  unknown: "The lease may have been renewed: events may be missing, or the store is silent",
   released: "The holder released the lock",
   expired: "The lease expired",
   broken: "An operator broke the lock",
@@ -35,7 +38,8 @@ export function stateOf(lock) {
   if (lock.ended) return lock.ended.kind;
   const left = lock.expiresAt === null ? Infinity : lock.expiresAt - now();
   if (lock.rests) return "resting";
-  if (left < -500) return "overdue";
+  // While the stream is lost or the store is silent, or was until now, a renewal may not have been heard.
+  if (left < -500) return isStale() || isCatchingUp() ? "unknown" : "overdue";
   if (lock.foreign) return "foreign";
   if (lock.releaseBy !== null) return "asked";
   if (lock.reservation) return "reserved";
@@ -43,12 +47,10 @@ export function stateOf(lock) {
   return lock.ttl && left < lock.ttl / 4 ? "ending" : "held";
 }
 
-/** The state of a lock that is held, or was a moment ago. `quiet`: what is as it should be does not show. */
-export function LockState({ lock, quiet = false }) {
+/** The state of a lock that is held, or was a moment ago. */
+export function LockState({ lock }) {
   tick.value;
-  const state = stateOf(lock);
-  if (quiet && state === "held") return html`<span class="out-of-sight">held</span>`;
-  return html`<${StateMark} state=${state} />`;
+  return html`<${StateMark} state=${stateOf(lock)} />`;
 }
 
 /** A state by its word. */

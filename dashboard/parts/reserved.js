@@ -6,8 +6,12 @@ import { appointment, duration, exact } from "../model/format.js";
 import { plain } from "../model/visible.js";
 import { Foreign } from "./text.js";
 
-/** In a sentence. `expiresAt`: the end of the lease, on our clock; without it the time that is left is not said. */
-export function Reserved({ reservation: { until, reason, reserved_by: by }, expiresAt }) {
+/**
+ * In a sentence. `owner`: who is named if no key is known. `expiresAt`: the end of the lease, on our clock; without it the
+ * time that is left is not said.
+ */
+export function Reserved({ reservation: { until, reason, reserved_by }, owner, expiresAt }) {
+  const by = reserved_by ?? owner;
   tick.value;
   return html`Reserved${by && html` by <${Foreign} value=${by} />`} until <${End} at=${until} />${expiresAt !== undefined && ` (in ${duration(expiresAt - now())})`}<${Because} reason=${reason} />`;
 }

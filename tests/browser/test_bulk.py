@@ -1,5 +1,7 @@
 """Everything that one owner holds is freed from the list: first it is shown what that hits, then the holders are asked or not."""
 
+import time
+
 from playwright.sync_api import expect
 
 from browser import BrowserCase
@@ -10,7 +12,7 @@ class Bulk(BrowserCase):
     KEYS = {"ops": ["--acquire", "*", "--view", "*", "--break", "team:"], "other": ["--acquire", "*", "--view", "*"]}
 
     def dialog(self, page, owner="ci-runner-8"):
-        page.get_by_role("button", name="By owner…").click()
+        page.get_by_role("button", name="Free by owner…").click()
         dialog = page.get_by_role("dialog", name="Free what an owner holds")
         dialog.get_by_label("Owner").fill(owner)
         page.keyboard.press("Enter")
@@ -54,7 +56,7 @@ class Bulk(BrowserCase):
         self.assertEqual({body["grace_ms"] for body in self.sent}, {30_000})
         self.assertEqual(self.fence("team:a"), self.leases["team:a"]["fencing_token"])
         page.keyboard.press("Escape")
-        page.get_by_role("button", name="Asked").click()
+        page.get_by_role("button", name="Release requested").click()
         expect(page.locator(".grid .body .of-name a")).to_have_text(["team:a", "team:b"])
 
     def test_breaks_what_was_shown_and_nothing_that_came_later(self):
@@ -76,6 +78,50 @@ class Bulk(BrowserCase):
         self.assertIsNotNone(self.fence("shared"))
         expect(dialog.locator("button.danger")).to_have_count(0)
 
+    def test_names_the_locks_for_which_a_request_of_the_owner_waits(self):
+        page = self.opened()
+        self.gateway.acquire("queue", key="ops", owner="anna", ttl_ms=600_000)
+        self.gateway.wait_for("queue", "ci-runner-8")
+        dialog = self.dialog(page)
+        expect(dialog).to_contain_text("Its requests also wait, and go on waiting, for queue.")
+        expect(dialog.locator("button.danger")).to_have_text("Request release of 2 leases")
+
+    def test_escape_in_the_midst_of_it_sends_no_more_and_shows_what_became_of_each(self):
+        page = self.opened()
+        for number in range(30):
+            self.gateway.acquire(f"team:more:{number:02}", owner="ci-runner-8", ttl_ms=600_000)
+        dialog = self.dialog(page)
+        dialog.get_by_label("Reason").fill("runner 8 is gone")
+        self.ask_nobody(page)
+        page.route("**/break", lambda route: time.sleep(0.1) or route.continue_())
+        dialog.locator("button.danger").click()
+        expect(dialog.get_by_role("status")).to_contain_text("of 32 leases")
+        page.keyboard.press("Escape")
+        expect(dialog.get_by_role("button", name="Close").last).to_be_visible()
+        expect(dialog.get_by_role("status")).to_contain_text("32 of 32 leases")
+        expect(dialog.get_by_role("status")).to_contain_text("not sent")
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+
+    def test_a_gateway_that_is_asked_too_often_is_asked_again(self):
+        page = self.opened()
+        dialog = self.dialog(page)
+        dialog.get_by_label("Reason").fill("runner 8 is gone")
+        self.ask_nobody(page)
+        self.forgive("status of 429")
+        refused = []
+
+        def once(route):
+            if refused:
+                return route.continue_()
+            refused.append(route.request.url)
+            route.fulfill(status=429, json={"code": "rate-limited", "title": "Too many requests", "retry_after_ms": 300})
+
+        page.route("**/break", once)
+        dialog.locator("button.danger").click()
+        expect(dialog.get_by_role("status")).to_have_text("2 of 2 leases: 2 broken.")
+        self.assertEqual(len(refused), 1)
+
     def test_an_owner_is_compared_exactly(self):
         page = self.opened()
         dialog = self.dialog(page, "ci-runner")
@@ -88,7 +134,7 @@ class Bulk(BrowserCase):
         page = self.open("/locks")
         self.sign_in(page, "other")
         expect(page.locator(".grid .body .row")).to_have_count(1)
-        expect(page.get_by_role("button", name="By owner…")).to_have_count(0)
+        expect(page.get_by_role("button", name="Free by owner…")).to_have_count(0)
 
     def test_every_width(self):
         page = self.opened()

@@ -9,7 +9,8 @@ from playwright.sync_api import expect
 from gateway import lock
 from test_attention import AttentionCase, leases
 
-FORMULAS = ['=1+1', '+1', '-1', '@SUM(A1)', '\t=1']
+FORMULAS = ['=1+1', '+1', '-1', '@SUM(A1)', '\t=1', 'x;=1+1']
+SAFE = ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "x;'=1+1"]
 
 
 class Export(AttentionCase):
@@ -18,19 +19,19 @@ class Export(AttentionCase):
         page = within if hasattr(within, "expect_download") else within.page
         with page.expect_download() as download:
             within.get_by_role("button", name=choice).click()
-        return download.value.suggested_filename, Path(download.value.path()).read_bytes().decode()
+        return download.value.suggested_filename, Path(download.value.path()).read_bytes().decode("utf-8-sig")
 
     def test_locks_as_a_spreadsheet(self):
-        for number, owner in enumerate(FORMULAS[:4]):
+        for number, owner in enumerate([*FORMULAS[:4], FORMULAS[5]]):
             self.gateway.acquire(f"lock:{number}", owner=owner, ttl_ms=600_000)
         self.gateway.acquire("lock:plain", owner='anna, "the first"', ttl_ms=600_000, metadata={"job": "4711"})
         self.gateway.acquire("other", ttl_ms=600_000)
         page = self.open("/locks?prefix=lock:")
-        expect(page.locator(".grid .body .row")).to_have_count(5)
+        expect(page.locator(".grid .body .row")).to_have_count(6)
         name, text = self.saved(page, "CSV")
         self.assertRegex(name, r"^latchgate-locks-.*\.csv$")
         rows = list(csv.DictReader(text.splitlines()))
-        self.assertEqual([row["owner"] for row in rows], [*(f"'{owner}" for owner in FORMULAS[:4]), 'anna, "the first"'])
+        self.assertEqual([row["owner"] for row in rows], [*SAFE[:4], SAFE[5], 'anna, "the first"'])
         last = rows[-1]
         self.assertEqual((last["name"], last["state"], last["holders"], last["waiters"]), ("lock:plain", "held", "1", "0"))
         self.assertEqual(json.loads(last["metadata"]), {"job": "4711"})
@@ -58,6 +59,8 @@ class Export(AttentionCase):
         # Oldest first.
         self.assertEqual([row["kind"] for row in rows], ["acquired", "broken"])
         self.assertEqual(rows[1]["reason"], "'=HYPERLINK(1)")
+        for field in ("reservation", "waiting", "change"):
+            self.assertIn(field, rows[0])
 
     def test_the_history_of_a_lock(self):
         context = self.context()

@@ -12,7 +12,7 @@ class Keyboard(BrowserCase):
             self.gateway.acquire(f"lock:{name}", ttl_ms=600_000)
 
     def active(self, page):
-        return page.locator(".grid .row.active .of-name")
+        return page.locator(".grid .row.active .of-name a")
 
     def test_moves_and_opens_and_comes_back(self):
         page = self.open()

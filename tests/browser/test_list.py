@@ -42,8 +42,8 @@ class Chips(AttentionCase):
         self.changed(context, LIST, waiting)
         page = self.open("/locks", context=context)
         expect(self.names(page)).to_have_count(7)
-        for chip, name in (("Waited for", "crowded"), ("Reserved", "kept"), ("Resting", "rests"), ("Asked", "asked"),
-                           ("Shared", "pool"), ("Waiting group", "partial")):
+        for chip, name in (("Waited for", "crowded"), ("Reserved", "kept"), ("Resting", "rests"), ("Release requested", "asked"),
+                           ("Shared", "pool"), ("Group that waits", "partial")):
             expect(self.chip(page, chip)).to_have_text(re.compile(rf"{chip} 1$"))
             self.chip(page, chip).click()
             expect(self.names(page)).to_have_text([name])
@@ -51,7 +51,7 @@ class Chips(AttentionCase):
         expect(page.get_by_text("1 of 7 locks held or resting")).to_be_visible()
         # The address has it, so it can be sent to somebody.
         self.assertIn("show=waiting", page.url)
-        self.chip(page, "Waiting group").click()
+        self.chip(page, "Group that waits").click()
         expect(self.names(page)).to_have_count(7)
         self.assertNotIn("show=", page.url)
 
@@ -140,7 +140,6 @@ class Waiters(AttentionCase):
         for match, words in (
             ({"of": "waiter", "field": "owner", "name": None, "value": "runner-8"}, "waiter: runner-8"),
             ({"of": "waiter", "field": "metadata", "name": "job", "value": "runner-8/1"}, "waiter, job: runner-8/1"),
-            ({"of": "holder", "field": "key", "name": None, "value": "runner-8"}, "API key of a holder: runner-8"),
         ):
             page = self.open("/locks", context=self.searched(match))
             names = page.locator(".grid .body .of-name a")

@@ -59,7 +59,7 @@ class Look(BrowserCase):
             self.gateway.acquire(name, ttl_ms=600_000)
         self.gateway.wait_for("b:crowd", "one")
         page = self.open("/locks")
-        names = page.locator(".grid .body .of-name")
+        names = page.locator(".grid .body .of-name a")
         expect(names).to_have_text(["a:quiet", "b:crowd"])
         head = page.get_by_role("columnheader", name="Waiters")
         head.get_by_role("button").click()

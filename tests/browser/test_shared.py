@@ -182,14 +182,20 @@ class Shared(BrowserCase):
         page = self.open("/locks/gpu", context=context)
         expect(page.locator(".title .state")).to_have_text("waiting")
         facts = page.locator(".holder .facts")
-        expect(facts).to_contain_text("Waits forfreeze since 31s: held by ann")
+        expect(facts).to_contain_text(re.compile(r"Waits forfreeze for 3\ds: held by ann"))
         expect(facts).not_to_contain_text("Acquired with")
+        expect(facts).to_contain_text("Group, with1 other")
         expect(facts.get_by_role("link", name="freeze")).to_have_attribute("href", re.compile("locks/freeze$"))
         page.get_by_role("button", name="Break…", exact=True).click()
-        expect(page.get_by_role("dialog")).to_contain_text("This job waits for freeze since 31s: held by ann. Breaking this lease does not help the job.")
+        expect(page.get_by_role("dialog")).to_contain_text(re.compile(r"This job waits for freeze for 3\ds: held by ann\. Breaking this lease does not help the job\."))
         self.holders = [holder(7, None, mode="exclusive", group=group, waiting=True, waits_for={"name": None, "since_ms": 2_000, "holders": []})]
         page = self.open("/locks/gpu", context=context)
-        expect(page.locator(".holder .facts")).to_contain_text("Waits foranother lock since 2s")
+        expect(page.locator(".holder .facts")).to_contain_text(re.compile(r"Waits foranother lock for \ds"))
+        reservation = {"until": "2099-01-01T00:00:00Z", "reason": "incident 4711", "reserved_by": "ann"}
+        reserved = holder(9, None, mode="exclusive", owner=None, reservation=reservation)
+        self.holders = [holder(7, None, mode="exclusive", group=group, waiting=True, waits_for={"name": "freeze", "since_ms": 2_000, "holders": [reserved]})]
+        page = self.open("/locks/gpu", context=context)
+        expect(page.locator(".holder .facts")).to_contain_text("because incident 4711")
 
     def test_try_it_shows_that_somebody_asks_for_its_lock(self):
         context, _ = self.faked([])

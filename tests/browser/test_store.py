@@ -47,9 +47,9 @@ class Store(BrowserCase):
         expect(page.get_by_text("The store has not responded since")).to_be_visible(timeout=7_500)
         expect(page.locator(".live")).to_have_text("Store silent")
         # Nobody knows that it has ended.
-        expect(row).to_contain_text("overdue")
+        expect(row).to_contain_text("unknown")
         page.wait_for_timeout(8_500)
-        expect(row).to_contain_text("overdue")
+        expect(row).to_contain_text("unknown")
         self.redis.thaw()
         expect(page.locator(".live")).to_have_text("Live", timeout=30_000)
         expect(page.get_by_text("The store has not responded since")).to_have_count(0)

@@ -21,7 +21,7 @@ export const LONGEST_REASON = 200;
 const FOREIGN =
   "A client that does not use the gateway has no fencing token. The gateway identifies this holder by a mark of the value in the store: if the value has changed by then, nothing is broken.";
 const UNMARKED = "The gateway cannot identify this holder: the break ends the hold of any client that holds the lock when the request arrives.";
-const RESERVED = "No client renews a reservation, so the gateway notifies nobody: tell the person who reserved the lock.";
+export const RESERVED = "No client renews a reservation, so the gateway notifies nobody: tell the person who reserved the lock.";
 const ALL = "The break ends every lease of the lock, also leases that are granted before the request arrives.";
 const UNTOLD = "A break does not stop the holder, and the gateway cannot notify the holder: the holder finds out when it next reads the store.";
 
@@ -79,7 +79,7 @@ export function Break({ name, lock, target, close, done }) {
       </dl>
       ${changed && html`<${Changed} lock=${lock} back=${back} close=${close} />`}
       ${!changed && all && html`<p class="remark">${ALL}</p>`}
-      ${!changed && holder?.waiting && html`<p class="remark">This job waits for <${Awaited} lock=${holder.waits_for} />. Breaking this lease does not help the job.</p>`}
+      ${!changed && holder?.waiting && html`<p class="remark">This job waits for <${Awaited} lock=${holder.waits_for} at=${lock.sentAt} />. Breaking this lease does not help the job.</p>`}
       ${!changed && holder?.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
       ${!changed && html`<${Reason} reason=${reason} field=${field} />`}
       ${!changed && (holder?.foreign ? html`<p class="remark">${UNTOLD}</p>` : html`<${Way} grace=${grace} />`)}

@@ -4,9 +4,9 @@ import { html, useEffect, useRef, useSignal } from "../../view.js";
 import { ask, lockPath, Problem } from "../../model/api.js";
 import { connection } from "../../model/connection.js";
 import { watch } from "../../model/feed.js";
-import { count, duration, fine, plural } from "../../model/format.js";
+import { count, duration, fine, plural, zoneName } from "../../model/format.js";
 import { soon } from "../../model/soon.js";
-import { Kind } from "../../parts/event_text.js";
+import { Kind, meaningOf } from "../../parts/event_text.js";
 import { Export } from "../../parts/export.js";
 import { Icon } from "../../parts/icon.js";
 import { StateMark } from "../../parts/lock_state.js";
@@ -71,7 +71,7 @@ export function useHistory(name, sees) {
 /** The panel. */
 export function History({ kept, problem }) {
   return html`<section class="panel history" aria-labelledby="history">
-    <h2 id="history">History${kept?.entries.length > 0 && html`<span class="aside"><${Export} what="history" one="lease" many="leases" fields=${FIELDS} rows=${() => kept.entries} /></span>`}</h2>
+    <h2 id="history">History <span class="none zone">${zoneName()}</span>${kept?.entries.length > 0 && html`<span class="aside"><${Export} what="history" one="lease" many="leases" fields=${FIELDS} rows=${() => kept.entries} /></span>`}</h2>
     ${!kept && !problem && html`<${Loading} what="Reading the history…" />`}
     <${Trouble} problem=${problem} />
     ${kept && (kept.enabled ? html`<${Leases} kept=${kept} />` : html`<p class="nothing">
@@ -112,7 +112,7 @@ function Lease({ entry }) {
     <${End} entry=${entry} />
     <div class="what">
       <p class="who"><${Foreign} value=${owner} none="owner not said" whole />${by && html`${" "}<span class="by">acquired ${isOne && `and ${entry.ended} `}by <${Foreign} value=${by} /></span>`}</p>
-      ${!isOne && (entry.ended_by || entry.reason) && html`<p>${entry.ended}<${Said} by=${entry.ended_by} reason=${entry.reason} /></p>`}
+      ${!isOne && (entry.ended_by || entry.reason) && html`<p>${entry.ended}<${Said} by=${entry.ended_by} reason=${entry.reason} />${meaningOf({ by: null, ...entry })}</p>`}
       ${rollback && html`<p>rollback to ${order}<${Said} reason=${rollback} /></p>`}
       ${notes.map((note, at) => html`<p key=${at}>${note.kind} at <${Moment} at=${note.at} /><${Said} ...${note} /></p>`)}
       <p class="fact">${facts.filter(Boolean).join(", ")}</p>

@@ -53,12 +53,13 @@ export function Holder({ lock, take, wake }) {
       <div><dt>Held since</dt><dd>${shown.acquiredAt === null ? "–" : html`<${Moment} at=${shown.acquiredAt} />`}</dd></div>
       ${!reservation &&
       html`<div><dt>TTL</dt><dd>${duration(holder.ttl_ms)}</dd></div>
+        ${!holder.foreign && html`<div><dt>Last renewal</dt><dd><${Renewed} of=${shown} /></dd></div>`}
         <div><dt>Hold limit</dt><dd><${Limit} at=${shown.holdEndsAt} /></dd></div>`}
       ${holder.mode === "shared" && html`<div><dt>Mode</dt><dd>shared</dd></div>`}
       ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
       ${holder.order !== undefined && html`<${Order} of=${holder} />`}
-      ${holder.waiting && html`<div class="wide"><dt>Waits for</dt><dd><${Awaited} lock=${holder.waits_for} /></dd></div>`}
-      ${!holder.waiting && holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} name=${lock.name} of=${holder} /></dd></div>`}
+      ${holder.waiting && html`<div class="wide"><dt>Waits for</dt><dd><${Awaited} lock=${holder.waits_for} at=${lock.sentAt} /></dd></div>`}
+      ${holder.group && html`<div class="wide"><dt>${holder.waiting ? "Group, with" : "Acquired with"}</dt><dd><${Group} name=${lock.name} of=${holder} /></dd></div>`}
       <div class="wide">
         <dt>Fencing token</dt>
         <dd class="mono">
@@ -109,8 +110,8 @@ function Sharers({ lock, take, wake }) {
           <span class="out-of-sight">time left</span>
           <${TimeLeft} lock=${one.shown} />
           <p class="fact">fencing token <span class="mono">${one.fencing_token}</span></p>
-          ${one.waiting && html`<p class="fact">waits for <${Awaited} lock=${one.waits_for} /></p>`}
-          ${!one.waiting && one.group && html`<p class="fact">acquired with <${Group} name=${name} of=${one} /></p>`}
+          ${one.waiting && html`<p class="fact">waits for <${Awaited} lock=${one.waits_for} at=${lock.sentAt} /></p>`}
+          ${one.group && html`<p class="fact">${one.waiting ? "in a group with" : "acquired with"} <${Group} name=${name} of=${one} /></p>`}
           ${one.release_requested && html`<p class="fact"><${Asked} request=${one.release_requested} by=${one.shown.releaseBy} /></p>`}
           ${Object.entries(one.metadata).map(
             ([key, value]) => html`<p class="fact" key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></p>`,
@@ -134,14 +135,16 @@ function Group({ name, of: { group, owner } }) {
   return html`${links}${rest > 0 && `${others.length > 0 ? " and " : ""}${plural(rest, "other", "others")}`}`;
 }
 
-/** The lock that the job of a holder waits for, and who holds it. */
-export function Awaited({ lock }) {
-  if (!lock?.name) return html`another lock${lock && ` since ${duration(lock.since_ms)}`}`;
-  const { name, since_ms: since, holders, state, holder_count: count = holders.length } = lock;
+/** The lock that the job of a holder waits for, and who holds it. `at`: when the gateway was asked. */
+export function Awaited({ lock, at }) {
+  tick.value;
+  const waited = lock && ` for ${duration(lock.since_ms + now() - at)}`;
+  if (!lock?.name) return html`another lock${waited}`;
+  const { name, holders, state, holder_count: count = holders.length } = lock;
   const [first] = holders;
   const who = first && html`<${Foreign} value=${ownerOf(first)} none=${first.foreign ? "a foreign client" : "owner not said"} />`;
-  const how = first ? html`${first.reservation ? "reserved by" : "held by"} ${who}` : state === "resting" ? "it rests" : "free";
-  return html`<a href=${lockHref(name)}><${Foreign} value=${name} /></a> since ${duration(since)}: ${how}${count > 1 && ` and ${plural(count - 1, "other", "others")}`}`;
+  const how = first?.reservation ? html`<${Reserved} ...${first} />` : first ? html`held by ${who}` : state === "resting" ? "cooling down" : "free";
+  return html`<a href=${lockHref(name)}><${Foreign} value=${name} /></a>${waited}: ${how}${count > 1 && ` and ${plural(count - 1, "other", "others")}`}`;
 }
 
 const wayOf = ({ slot }) => (slot === null ? "shared" : `slot ${slot}`);
@@ -149,4 +152,11 @@ const wayOf = ({ slot }) => (slot === null ? "shared" : `slot ${slot}`);
 function Limit({ at }) {
   tick.value;
   return at === null ? "none" : html`in ${duration(at - now())}`;
+}
+
+/** When the lease was renewed last: a renewal gives it its whole TTL again. */
+function Renewed({ of: { acquiredAt, expiresAt, ttl } }) {
+  tick.value;
+  const at = expiresAt - ttl;
+  return at - acquiredAt < 1_000 ? "none yet" : `${duration(now() - at)} ago`;
 }

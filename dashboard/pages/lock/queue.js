@@ -15,16 +15,15 @@ function Wants({ waiter: { mode, limit } }) {
 
 /** An estimate in as few digits as it is worth. */
 function about(ms) {
-  if (ms < 10_000) return "any moment";
+  if (ms < 10_000) return "a few seconds";
   if (ms < 90_000) return `about ${Math.round(ms / 10_000) * 10} s`;
   return ms < 90 * 60_000 ? `about ${Math.round(ms / 60_000)} min` : `about ${(ms / 3_600_000).toFixed(1)} h`;
 }
 
-/** What a waiter says of itself, and the key that it asks with. */
-function Job({ metadata = {}, by }) {
+/** What a waiter says of itself. */
+function Job({ metadata = {} }) {
   const entries = Object.entries(metadata);
-  if (entries.length === 0 && !by) return null;
-  return html`<p class="fact">${by && html`<span>key <${Foreign} value=${by} /></span>`}${entries.map(([key, value]) => html`<span key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></span>`)}</p>`;
+  return entries.length > 0 && html`<p class="fact">${entries.map(([key, value]) => html`<span key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></span>`)}</p>`;
 }
 
 /** The queue; a long one is cut where the gateway cuts it. */
@@ -44,7 +43,7 @@ export function Queue({ lock, usual }) {
             ${waiters.map(
               (waiter, at) => html`<tr key=${waiter.position}>
                 <td class="place">${waiter.position}${waiter.position === 1 && html` <span class="next">next</span>`}</td>
-                <td><${Foreign} value=${waiter.owner} none="not said" /><${Wants} waiter=${waiter} /><${Job} metadata=${waiter.metadata} by=${waiter.key} /></td>
+                <td><${Foreign} value=${waiter.owner} none="not said" /><${Wants} waiter=${waiter} /><${Job} metadata=${waiter.metadata} /></td>
                 <td class="number">${duration(waiter.waited_ms + since)}${turns[at] && html`<p class="fact">estimate: ${about(turns[at].ms)}</p>`}</td>
               </tr>`,
             )}

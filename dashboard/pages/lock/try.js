@@ -4,6 +4,7 @@ import { html, useSignal } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
 import { count, duration, fine } from "../../model/format.js";
 import { acquire, keep, leaseOf, release, renew } from "../../model/leases.js";
+import { LONGEST_OWNER } from "../../model/name.js";
 import { session } from "../../model/session.js";
 import { Asked } from "../../parts/asked.js";
 import { Copy } from "../../parts/copy.js";
@@ -60,7 +61,7 @@ function Ask({ name }) {
       <input type="number" min="1" max="9999" placeholder="none" disabled=${given.value.mode !== "shared"} value=${given.value.limit} onInput=${set("limit")} />
     </label>
     <label class="wide">Owner
-      <input type="text" maxlength="128" autocomplete="off" placeholder="your name, for people to read" value=${given.value.owner} onInput=${set("owner")} />
+      <input type="text" maxlength=${LONGEST_OWNER} autocomplete="off" placeholder="your name, for people to read" value=${given.value.owner} onInput=${set("owner")} />
     </label>
     <label class="wide">Metadata
       <textarea rows="2" spellcheck=${false} placeholder="name=value, one on each line" value=${given.value.metadata} onInput=${set("metadata")} />

@@ -1,7 +1,7 @@
 // The columns of the list of locks: the head and the cell of each.
 
 import { html } from "../../view.js";
-import { tick, wall } from "../../model/clock.js";
+import { there, tick } from "../../model/clock.js";
 import { count, NOTHING } from "../../model/format.js";
 import { lockHref, route } from "../../model/route.js";
 import { fits, lower, matched, matchOf } from "../../model/search.js";
@@ -31,7 +31,7 @@ export const FIELDS = ["name", "state", "owner", "holders", "acquired_at", "expi
 /** A lock with these fields. */
 export function exported(lock) {
   const { name, owner, count: holders, acquiredAt, expiresAt, waiters, fence, reservation, metadata } = lock;
-  const time = (at) => (at === null ? null : wall(at).toISOString());
+  const time = (at) => (at === null ? null : there(at).toISOString());
   return {
     name, state: stateOf(lock), owner, holders: lock.rests ? 0 : (holders ?? 1), acquired_at: time(acquiredAt), expires_at: time(expiresAt), waiters,
     fencing_token: fence, reserved_until: reservation?.until ?? null, reservation_reason: reservation?.reason ?? null, metadata,
@@ -50,7 +50,7 @@ function Name({ lock }) {
   const state = stateOf(lock);
   return html`<span class="named">
       <a href=${lockHref(lock.name)} tabindex="-1"><${Foreign} value=${lock.name} /></a>
-      ${state !== "held" && html`<span class="tag"><${StateMark} state=${state} /></span>`}
+      ${state === "held" ? html`<span class="out-of-sight">held</span>` : html`<span class="tag"><${StateMark} state=${state} /></span>`}
     </span><${Match} lock=${lock} />`;
 }
 
@@ -62,7 +62,7 @@ export function found(lock, part) {
   const match = fits(lock, part) && matchOf(lock.name);
   if (!match) return null;
   const { of, field, name, value } = match;
-  return [field === "metadata" ? `${of}, ${name}` : field === "key" ? `API key of a ${of}` : of, value];
+  return [field === "metadata" ? `${of}, ${name}` : of, value];
 }
 
 function Match({ lock }) {

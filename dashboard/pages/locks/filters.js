@@ -8,10 +8,10 @@ import { Icon } from "../../parts/icon.js";
 
 const FILTERS = {
   "waited-for": { title: "Waited for", icon: "queued", has: ({ waiters }) => waiters > 0 },
-  waiting: { title: "Waiting group", icon: "gap", has: isWaiting },
+  waiting: { title: "Group that waits", icon: "gap", has: isWaiting },
   reserved: { title: "Reserved", icon: "reserved", has: ({ reservation }) => Boolean(reservation) },
   resting: { title: "Resting", icon: "pause", has: ({ rests }) => Boolean(rests) },
-  asked: { title: "Asked", icon: "release-requested", has: ({ releaseBy }) => (releaseBy ?? null) !== null },
+  asked: { title: "Release requested", icon: "release-requested", has: ({ releaseBy }) => (releaseBy ?? null) !== null },
   shared: { title: "Shared", icon: "overview", has: ({ shared }) => Boolean(shared) },
 };
 
@@ -21,7 +21,7 @@ export function isWaiting({ waiting, leases }) {
 }
 
 /** Whether a lock is one of those that the chip `show` stands for; without a chip every lock is. */
-export const isShown = (lock, show) => !(show in FILTERS) || (!lock.ended && FILTERS[show].has(lock));
+export const isShown = (lock, show) => !Object.hasOwn(FILTERS, show) || (!lock.ended && FILTERS[show].has(lock));
 
 /** The chips; on a phone, where the table has no head, the most wanted sort too. */
 export function Filters({ show, choose, sort, sortBy }) {

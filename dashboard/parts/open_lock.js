@@ -1,25 +1,21 @@
 // The dialog that opens the page of a lock by its name, whether it is held or not.
 
-import { modules } from "../app.js";
-
-const { html, useLayoutEffect, useRef, useSignal } = modules["view.js"];
-const { locks } = modules["model/locks.js"];
-const { isName, RULE } = modules["model/name.js"];
-const { go, lockHref } = modules["model/route.js"];
-const { Dialog } = modules["parts/dialog.js"];
-const { Line } = modules["parts/line.js"];
-const { opening } = modules["parts/shortcuts.js"];
+import { html, useLayoutEffect, useRef, useSignal } from "../view.js";
+import { locks } from "../model/locks.js";
+import { isName, RULE } from "../model/name.js";
+import { go, lockHref } from "../model/route.js";
+import { Dialog } from "./dialog.js";
+import { Line } from "./line.js";
 
 /** So many names are proposed. */
-const MOST = 50;
+const MOST_NAMES = 50;
 
 /** The dialog. */
-export function OpenLock() {
+export function OpenLock({ close }) {
   const name = useSignal("");
   const wrong = useSignal(null);
   const field = useRef(null);
   useLayoutEffect(() => field.current.focus(), []);
-  const close = () => (opening.value = false);
   const open = (event) => {
     event.preventDefault();
     const wanted = name.value.trim();
@@ -28,7 +24,7 @@ export function OpenLock() {
     go(lockHref(wanted));
   };
   const proposed = [];
-  for (const known of locks.keys()) if (known.includes(name.value) && proposed.push(known) === MOST) break;
+  for (const known of locks.keys()) if (known.includes(name.value) && proposed.push(known) === MOST_NAMES) break;
   return html`<${Dialog} title="Open a lock" close=${close}>
     <form onSubmit=${open} noValidate>
       <${Line} id="open-name" label="Name" list="open-names" maxlength="200" spellcheck=${false} autocapitalize="off" placeholder="deploy:prod" value=${name} field=${field} wrong=${wrong.value} />

@@ -1,13 +1,11 @@
 // The leases and the waits of the lock over the last hours, as bars: by its history, and by who holds it and waits now.
 
-import { modules } from "../app.js";
-
-const { html, useRef, useSignal } = modules["view.js"];
-const { here, now, tick, wall } = modules["model/clock.js"];
-const { clock, count, duration, plural, timeLabel, zoneName, zoneOffset } = modules["model/format.js"];
-const { plain } = modules["model/visible.js"];
-const { ownerOf } = modules["parts/holders.js"];
-const { Foreign } = modules["parts/text.js"];
+import { html, useRef, useSignal } from "../../view.js";
+import { here, now, there, tick } from "../../model/clock.js";
+import { clock, count, duration, plural, timeLabel, zoneName, zoneOffset } from "../../model/format.js";
+import { plain } from "../../model/visible.js";
+import { ownerOf } from "../../parts/holders.js";
+import { Foreign } from "../../parts/text.js";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -44,7 +42,11 @@ function barsOf(entries, lock) {
     const key = `lease ${fence}`;
     if (shown.acquiredAt !== null && !bars.some((bar) => bar.key === key)) bars.push({ key, from: shown.acquiredAt, to: now(), kind: "held", owner: ownerOf(holder) });
   }
-  for (const { position, owner, waited_ms: waited } of lock.waiters) bars.push({ key: `place ${position}`, from: lock.sentAt - waited, to: now(), kind: "waits", owner });
+  // A place in the queue becomes that of another waiter.
+  for (const { owner, waited_ms: waited } of lock.waiters) {
+    const before = bars.filter((bar) => bar.kind === "waits" && bar.owner === owner).length;
+    bars.push({ key: `waits ${before} ${owner}`, from: lock.sentAt - waited, to: now(), kind: "waits", owner });
+  }
   return bars.sort((one, other) => one.from - other.from || one.to - other.to);
 }
 
@@ -71,8 +73,15 @@ export function Lanes({ kept, lock, usual }) {
   if (bars.length === 0) return null;
   const oldest = now() - bars[0].from;
   const span = view.value.span ?? (SPANS.find(([one]) => one >= oldest) ?? SPANS.at(-1))[0];
-  const end = view.value.end ?? now();
+  // In steps too small to see, or every bar would be drawn anew each second.
+  const step = span / 1_000;
+  const end = view.value.end ?? Math.ceil(now() / step) * step;
   const from = end - span;
+  const holds = rowsOf(bars.filter((bar) => !isWait(bar)));
+  const waits = rowsOf(bars.filter(isWait));
+  const rows = [...holds.slice(0, ROWS), ...waits.slice(0, ROWS)].flat();
+  // What the arrows reach, by time.
+  const drawn = bars.filter((bar) => rows.includes(bar));
   const shown = bars.filter((bar) => bar.to >= from && bar.from <= end);
   const at = bars.find((bar) => bar.key === active.value) ?? null;
   const place = (time) => ((time - from) / span) * 100;
@@ -85,7 +94,7 @@ export function Lanes({ kept, lock, usual }) {
   const zoom = (times) => look(span * times, at && shown.includes(at) ? (at.from + at.to) / 2 : end - span / 2);
   const move = (parts) => look(span, end - span / 2 + parts * span);
   const go = (to) => {
-    const bar = bars[Math.max(0, Math.min(bars.length - 1, to))];
+    const bar = drawn[Math.max(0, Math.min(drawn.length - 1, to))];
     active.value = bar.key;
     if (bar.to < from || bar.from > end) look(span, (bar.from + bar.to) / 2);
     // Behind the next drawing: before it, the bar may not be there.
@@ -93,8 +102,8 @@ export function Lanes({ kept, lock, usual }) {
   };
   const onKeyDown = (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const index = bars.indexOf(at);
-    const moves = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: bars.length - 1 };
+    const index = drawn.indexOf(at);
+    const moves = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: drawn.length - 1 };
     if (event.key in moves) go(moves[event.key]);
     else if (event.key === "+" || event.key === "=") zoom(0.5);
     else if (event.key === "-") zoom(2);
@@ -103,7 +112,7 @@ export function Lanes({ kept, lock, usual }) {
     event.stopPropagation();
   };
   // Tab moves the focus to this bar only; the arrow keys move it from there to the other bars.
-  const first = at && shown.includes(at) ? at : shown.at(-1);
+  const first = at && shown.includes(at) && drawn.includes(at) ? at : drawn.findLast((bar) => shown.includes(bar));
   const row = (one, index) => html`<div class="lane" key=${index}>
     ${one.filter((bar) => shown.includes(bar)).map((bar) => {
       const [left, right] = [Math.max(0, place(bar.from)), Math.min(100, place(bar.to))];
@@ -121,8 +130,6 @@ export function Lanes({ kept, lock, usual }) {
       ></button>`;
     })}
   </div>`;
-  const holds = rowsOf(bars.filter((bar) => !isWait(bar)));
-  const waits = rowsOf(bars.filter(isWait));
   const kinds = [...new Set(shown.map(({ kind }) => kind))];
   const hidden = Math.max(0, holds.length - ROWS) + Math.max(0, waits.length - ROWS);
   return html`<section class="panel lanes" aria-labelledby="lanes">
@@ -136,11 +143,11 @@ export function Lanes({ kept, lock, usual }) {
       </span>
     </h2>
     <div class="tracks" ref=${box} role="group" aria-label="Leases and waits; arrow keys move, + and - zoom" onKeyDown=${onKeyDown}>
-      ${ticks(from, end).map((time) => html`<span class="tick" key=${time} style=${{ left: `${place(time)}%` }} aria-hidden="true"><span>${timeLabel(wall(time + 500), span >= 2 * DAY)}</span></span>`)}
+      ${ticks(from, end).map((time) => html`<span class="tick" key=${time} style=${{ left: `${place(time)}%` }} aria-hidden="true"><span>${timeLabel(there(time + 500), span >= 2 * DAY)}</span></span>`)}
       ${holds.slice(0, ROWS).map(row)}
       ${waits.length > 0 && html`<div class="waits">${waits.slice(0, ROWS).map(row)}</div>`}
     </div>
-    <p class="at" role="status">${at ? html`<${Said} bar=${at} />` : html`<span class="none">${shown.length === 0 ? "Nothing was recorded in this time." : plural(shown.filter((bar) => !isWait(bar)).length, "lease", "leases") + " in this time"}</span>`}</p>
+    <p class="at">${at ? html`<${Said} bar=${at} />` : html`<span class="none">${shown.length === 0 ? "Nothing was recorded in this time." : plural(shown.filter((bar) => !isWait(bar)).length, "lease", "leases") + " in this time"}</span>`}</p>
     <ul class="legend">${kinds.map((kind) => html`<li key=${kind}><span class="span ${kind}" aria-hidden="true"></span>${WORDS[kind]}</li>`)}</ul>
     ${hidden > 0 && html`<p class="note">${count(hidden)} more rows are not shown.</p>`}
     ${usual && html`<${Usual} usual=${usual} />`}
@@ -161,8 +168,8 @@ function Usual({ usual: { leases, hold, wait } }) {
 /** The times below the bars, at full minutes, hours or days of the viewer. */
 function ticks(from, end) {
   const step = STEPS.find((one) => (end - from) / one <= TICKS) ?? STEPS.at(-1);
-  const zone = zoneOffset(wall(from));
-  const first = Math.ceil((wall(from) - zone) / step) * step + zone - (wall(from) - from);
+  const zone = zoneOffset(there(from));
+  const first = Math.ceil((there(from) - zone) / step) * step + zone - (there(from) - from);
   const found = [];
   for (let time = first; time <= end; time += step) found.push(time);
   // A label at an edge would be cut.
@@ -174,11 +181,11 @@ const lasted = ({ from, to }) => duration(to - from);
 /** A bar in words, for its label. */
 function said(bar) {
   const who = bar.owner ? plain(bar.owner) : "owner not said";
-  return `${who}, ${WORDS[bar.kind]}, ${lasted(bar)}, from ${clock(wall(bar.from))}`;
+  return `${who}, ${WORDS[bar.kind]}, ${lasted(bar)}, from ${clock(there(bar.from))}`;
 }
 
 function Said({ bar }) {
   const { kind, owner, from, to } = bar;
   const isOpen = kind === "held" || kind === "waits";
-  return html`<strong><${Foreign} value=${owner} none="owner not said" whole /></strong> ${isWait(bar) ? (isOpen ? "has waited" : "waited") : isOpen ? "has held it" : "held it"} ${lasted(bar)}, ${isOpen ? `since ${clock(wall(from))}` : `${clock(wall(from))} – ${clock(wall(to), wall(from))}`}${!isWait(bar) && !isOpen && html`, <span class="kind ${kind}">${WORDS[kind]}</span>`}`;
+  return html`<strong><${Foreign} value=${owner} none="owner not said" whole /></strong> ${isWait(bar) ? (isOpen ? "has waited" : "waited") : isOpen ? "has held it" : "held it"} ${lasted(bar)}, ${isOpen ? `since ${clock(there(from))}` : `${clock(there(from))} – ${clock(there(to), there(from))}`}${!isWait(bar) && !isOpen && html`, <span class="kind ${kind}">${WORDS[kind]}</span>`}`;
 }

@@ -1,25 +1,23 @@
 // The dialog that reserves the lock until a time.
 
-import { modules } from "../app.js";
-
-const { html, useLayoutEffect, useRef, useSignal } = modules["view.js"];
-const { now, tick } = modules["model/clock.js"];
-const { appointment, duration, ownZone, plural } = modules["model/format.js"];
-const { notify } = modules["model/notices.js"];
-const { freshKey, proposed, reserve, stamp } = modules["model/reservation.js"];
-const { session } = modules["model/session.js"];
-const { Dialog } = modules["parts/dialog.js"];
-const { ownerOf } = modules["parts/holders.js"];
-const { Line } = modules["parts/line.js"];
-const { Trouble } = modules["parts/notice.js"];
-const { Reserved } = modules["parts/reserved.js"];
-const { Foreign } = modules["parts/text.js"];
-const { TimeLeft } = modules["parts/times.js"];
-const { LONGEST_REASON } = modules["pages/lock/break.js"];
-const { useSending } = modules["pages/lock/sending.js"];
+import { html, useLayoutEffect, useRef, useSignal } from "../../view.js";
+import { now, tick } from "../../model/clock.js";
+import { appointment, duration, ownZone, plural } from "../../model/format.js";
+import { LONGEST_OWNER } from "../../model/name.js";
+import { notify } from "../../model/notices.js";
+import { freshKey, proposed, reserve, stamp } from "../../model/reservation.js";
+import { session } from "../../model/session.js";
+import { Dialog } from "../../parts/dialog.js";
+import { ownerOf } from "../../parts/holders.js";
+import { Line } from "../../parts/line.js";
+import { Trouble } from "../../parts/notice.js";
+import { Reserved } from "../../parts/reserved.js";
+import { Foreign } from "../../parts/text.js";
+import { TimeLeft } from "../../parts/times.js";
+import { LONGEST_REASON } from "./break.js";
+import { useSending } from "./sending.js";
 
 const HOUR = 3_600_000;
-const LONGEST_OWNER = 128;
 
 /** A time as the browser's field writes it: the clock of the viewer's zone, without the zone. */
 const local = (date) => new Date(date - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
