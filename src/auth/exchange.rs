@@ -2,7 +2,6 @@
 
 use std::{
     net::IpAddr,
-    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -11,35 +10,17 @@ use tokio::{
     sync::SemaphorePermit,
     time::{Instant, sleep, timeout},
 };
-use tracing::{error, info};
 
 use crate::lifecycle::Lifecycle;
 
 use super::{
     Access, ExchangeRules, Gate, KeyEntry, KeyRing, Refusal,
-    gate::{Exchanges, GateInner},
+    gate::GateInner,
     oidc::{
-        ExchangedKey, FETCH_LIMIT, IdToken, Issuer, RefusalClass, TokenRefusal, Verification,
-        VerifiedToken, refuse, shown,
+        ExchangedKey, FETCH_LIMIT, IdToken, Issuer, RefusalClass, TokenRefusal, VerifiedToken,
+        refuse, shown,
     },
 };
-
-/// A key for which an ID token was exchanged.
-#[derive(Debug)]
-pub struct Exchanged {
-    /// The caller that the token names.
-    pub access: Access,
-    /// The key.
-    pub key: ExchangedKey,
-    /// The name of the API key that admits the caller.
-    pub name: Arc<str>,
-    /// The URL of the issuer.
-    pub issuer: Box<str>,
-    /// The subject of the token.
-    pub subject: String,
-    /// How long the key lives.
-    pub lives: Duration,
-}
 
 /// Why an ID token was not exchanged.
 #[derive(Debug, thiserror::Error)]
@@ -73,13 +54,13 @@ const QUEUES_FOR: Duration = Duration::from_secs(1);
 impl Gate {
     /// Exchanges an ID token for a key: of the first API key in the keys file that it matches, or of the API key with the
     /// name that the program `wants`. Whatever is not exchanged counts for the address; a valid token is accepted beyond
-    /// that limit.
+    /// that limit. Returns the caller that the token names, and its key.
     pub async fn exchange(
         &self,
         token: &str,
         wants: Option<&str>,
         from: Option<IpAddr>,
-    ) -> Result<Exchanged, ExchangeError> {
+    ) -> Result<(Access, ExchangedKey), ExchangeError> {
         let Some(guarded) = &self.0 else {
             let reason = "this gateway has no API keys";
             return Err(refuse(RefusalClass::NoKeyMatches, reason).into());
@@ -89,20 +70,6 @@ impl Gate {
             too_many @ Refusal::TooMany { .. } => ExchangeError::Refused(too_many),
             _ => error,
         })
-    }
-
-    /// Takes the secret that seals exchanged keys from a data directory, if there are issuers. Without it, the gateway
-    /// starts, and exchanged keys end with the process.
-    pub fn keep_exchanged(&self, directory: &Path) {
-        let Some(guarded) = &self.0 else { return };
-        if guarded.ring.borrow().issuers().is_empty() {
-            return;
-        }
-        let seal = guarded.seal.load().of_directory(directory);
-        match seal {
-            Ok(seal) => self.replace_seal(seal),
-            Err(error) => error!(%error, "exchanged keys will end when this process ends"),
-        }
     }
 
     /// Keeps the keys of all issuers up to date until the gateway stops.
@@ -134,7 +101,7 @@ impl GateInner {
         text: &str,
         wants: Option<&str>,
         from: Option<IpAddr>,
-    ) -> Result<Exchanged, ExchangeError> {
+    ) -> Result<(Access, ExchangedKey), ExchangeError> {
         let no_key = |reason: String| refuse(RefusalClass::NoKeyMatches, reason);
         let token = IdToken::parse(text)?;
         let ring = Arc::clone(&self.ring.borrow());
@@ -144,7 +111,6 @@ impl GateInner {
             issuer.ok_or_else(|| no_key(format!("no issuer has the url {}", shown(url))))?;
         let now = self.clock.wall();
         let verified = self.verify(&token, issuer, from, now).await?;
-        let subject = verified.subject.clone();
         let (key, rules) = matching(&ring, issuer, &verified, wants, now)?;
         let content = rules.exchange(&key.name, issuer, verified, now)?;
         let sealed = ExchangedKey::seal(&content, &self.seal.load().exchanged);
@@ -155,18 +121,7 @@ impl GateInner {
         let access = self
             .admit_exchanged(content)
             .map_err(|_| no_key(format!("the API key {:?} has ended", key.name)))?;
-        info!(key = %key.name, issuer = &*issuer.settings.name, subject = %subject.escape_debug(), "an ID token was exchanged");
-        let ends = access.ends_at();
-        Ok(Exchanged {
-            lives: ends.map_or(rules.session, |end| {
-                end.duration_since(now).unwrap_or_default()
-            }),
-            access,
-            key: sealed,
-            name: Arc::clone(&key.name),
-            issuer: issuer.settings.url.clone(),
-            subject,
-        })
+        Ok((access, sealed))
     }
 
     /// Verifies a token with the keys of its issuer, and waits for keys if they may be new.
@@ -183,15 +138,13 @@ impl GateInner {
             let keys = issuer.keys();
             if let Some(keys) = &keys {
                 let _permit = self.permit(from).await?;
-                match token.verify(keys, &settings.url, &settings.audience, now)? {
-                    Verification::Verified(token) => return Ok(token),
-                    Verification::UnknownKid
-                        if issuer.is_pinned() || has_waited && !issuer.is_failing() =>
-                    {
-                        let reason = "the issuer has no key that has signed it";
-                        return Err(refuse(RefusalClass::Signature, reason).into());
-                    }
-                    Verification::UnknownKid => {}
+                let verified = token.verify(keys, &settings.url, &settings.audience, now)?;
+                if let Some(verified) = verified {
+                    return Ok(verified);
+                }
+                if issuer.is_pinned() || has_waited && !issuer.is_failing() {
+                    let reason = "the issuer has no key that has signed it";
+                    return Err(refuse(RefusalClass::Signature, reason).into());
                 }
             }
             let may_ask = || issuer.is_due() || keys.is_some() && issuer.ask();
@@ -211,15 +164,11 @@ impl GateInner {
 
     /// A permit to verify a token. Addresses with too many refusals share one.
     async fn permit(&self, from: Option<IpAddr>) -> Result<SemaphorePermit<'_>, ExchangeError> {
-        let Exchanges {
-            verifications,
-            suspects,
-        } = &self.exchanges;
         if let Err(retry_after) = self.limiter.look(from, Instant::now()) {
-            let permit = suspects.try_acquire();
+            let permit = self.suspects.try_acquire();
             return permit.map_err(|_| Refusal::TooMany { retry_after }.into());
         }
-        let permit = timeout(QUEUES_FOR, verifications.acquire()).await;
+        let permit = timeout(QUEUES_FOR, self.verifications.acquire()).await;
         permit.ok().and_then(Result::ok).ok_or(ExchangeError::Busy)
     }
 }
@@ -239,11 +188,7 @@ fn matching<'a>(
         }
         match rules.check(&token.claims) {
             Ok(()) if key.is_expired(now) => wrong.push(format!("{}: it has expired", key.name)),
-            Ok(())
-                if rules
-                    .sessions_after
-                    .is_some_and(|after| token.issued < after) =>
-            {
+            Ok(()) if rules.sessions_after > Some(token.issued) => {
                 wrong.push(format!("{}: iat is before sessions_after", key.name));
             }
             Ok(()) => return Ok((key, rules)),

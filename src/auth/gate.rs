@@ -1,9 +1,10 @@
 //! The gate: admits callers by their API keys or sessions.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     net::IpAddr,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -13,21 +14,21 @@ use tokio::{
     sync::{Semaphore, watch},
     time::{Instant, timeout},
 };
+use tracing::error;
 
 use crate::{
     audit::ReloadedKeys,
     clock::Clock,
     config::AuthConfig,
-    lock::{
-        CallerId, IdempotencyHash, LockName, Metadata, MetadataError, NamePrefix, Owner, Said, Ttl,
-    },
+    lock::{CallerId, IdempotencyHash, LockName, MetadataError, NamePrefix, Said, Ttl},
 };
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
     Permission, Rate, RateReading, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
-    oidc::{ExchangedContent, ExchangedKey, Rendered},
+    exchanged_caller::ExchangedCaller,
+    oidc::{ExchangedContent, ExchangedKey},
     session::Session,
 };
 
@@ -46,16 +47,12 @@ pub(super) struct GateInner {
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
     /// Whether the keys file has become invalid since the keys were read.
     is_outdated: watch::Sender<bool>,
-    pub(super) exchanges: Exchanges,
-}
-
-/// Bounds the work for ID tokens, which callers without a key send.
-#[derive(Debug)]
-pub(super) struct Exchanges {
-    /// How many tokens may be verified at a time.
+    /// How many ID tokens may be verified at a time.
     pub(super) verifications: Semaphore,
-    /// How many tokens from addresses with too many refusals may be verified at a time.
+    /// How many ID tokens from addresses with too many refusals may be verified at a time.
     pub(super) suspects: Semaphore,
+    /// The data directory that keeps the secret of exchanged keys, if no file is configured.
+    directory: OnceLock<PathBuf>,
 }
 
 // === impl Gate ===
@@ -82,10 +79,9 @@ impl Gate {
             limiter: AddressLimiter::new(config.max_refused_per_minute, Instant::now()),
             tallies: Mutex::default(),
             is_outdated: watch::Sender::new(false),
-            exchanges: Exchanges {
-                verifications: Semaphore::new(MAX_VERIFICATIONS),
-                suspects: Semaphore::new(1),
-            },
+            verifications: Semaphore::new(MAX_VERIFICATIONS),
+            suspects: Semaphore::new(1),
+            directory: OnceLock::new(),
         })))
     }
 
@@ -178,6 +174,15 @@ impl Gate {
         guarded.tallies.lock().retain(|name, _| is_named(name));
         guarded.ring.send_replace(Arc::new(ring));
         guarded.is_outdated.send_replace(false);
+        guarded.keep_exchanged();
+    }
+
+    /// Keeps the secret of exchanged keys in a data directory, as soon as there is an issuer.
+    pub fn keep_exchanged_in(&self, directory: &Path) {
+        if let Some(guarded) = &self.0 {
+            guarded.directory.get_or_init(|| directory.to_owned());
+            guarded.keep_exchanged();
+        }
     }
 
     /// Replaces the secrets that seal sessions and exchanged keys.
@@ -230,6 +235,21 @@ impl Gate {
 // === impl GateInner ===
 
 impl GateInner {
+    /// Takes the secret of exchanged keys from the data directory, if there are issuers. Without it, the gateway serves,
+    /// and exchanged keys end with the process.
+    fn keep_exchanged(&self) {
+        let Some(directory) = self.directory.get() else {
+            return;
+        };
+        if self.ring.borrow().issuers().is_empty() {
+            return;
+        }
+        match self.seal.load().of_directory(directory) {
+            Ok(seal) => self.seal.store(Arc::new(seal)),
+            Err(error) => error!(%error, "exchanged keys will end when this process ends"),
+        }
+    }
+
     fn is_expired(&self, key: &KeyEntry) -> bool {
         key.is_expired(self.clock.wall())
     }
@@ -276,8 +296,7 @@ impl GateInner {
             .with_exchanged(&content)
             .filter(|key| !self.is_expired(key));
         let key = key.ok_or(Refusal::ExchangeOver)?;
-        let session = key.exchange.as_ref().map(|rules| rules.session);
-        let caller = ExchangedCaller::new(content, session.unwrap_or_default());
+        let caller = ExchangedCaller::new(content, &key, &ring);
         Ok(self.access(&key, Admitted::Exchanged(Arc::new(caller)), None))
     }
 
@@ -295,6 +314,7 @@ impl GateInner {
             gate: Arc::clone(self),
             tally: Arc::clone(tally),
             session_until,
+            keeps: false,
         }))
     }
 
@@ -323,6 +343,8 @@ struct Authenticated {
     tally: Arc<Tally>,
     /// When the session ends, if the caller was admitted with a session.
     session_until: Option<SystemTime>,
+    /// Whether the caller only keeps a lease, for which an exchanged key lasts longer.
+    keeps: bool,
 }
 
 /// What a caller has sent to be admitted.
@@ -334,46 +356,11 @@ enum Admitted {
     Exchanged(Arc<ExchangedCaller>),
 }
 
-/// A caller with an exchanged key.
-#[derive(Debug)]
-struct ExchangedCaller {
-    content: ExchangedContent,
-    /// When the key ends for everything but renewals: as it was sealed, or sooner if its API key says so now.
-    until: SystemTime,
-    id: CallerId,
-    label: Arc<str>,
-    mark: Arc<str>,
-}
-
 /// How many ID tokens may be verified at a time: a verification takes a fraction of a millisecond, and anybody may ask
 /// for one.
 const MAX_VERIFICATIONS: usize = 4;
 /// How far ahead of this gateway's clock an exchange may have been.
 const MAX_AHEAD: Duration = Duration::from_mins(1);
-/// The metadata entry with the owner that a caller has named, if its API key declares another.
-const SAID_OWNER: &str = "said_owner";
-
-// === impl ExchangedCaller ===
-
-impl ExchangedCaller {
-    fn new(content: ExchangedContent, session: Duration) -> Self {
-        let ExchangedContent {
-            name,
-            issuer,
-            subject,
-            workload,
-            ..
-        } = &content;
-        let id = CallerId::of_subject(name, issuer, subject, workload);
-        Self {
-            until: content.until().min(content.at() + session),
-            label: id.label().unwrap_or_default(),
-            mark: id.mark().unwrap_or_default(),
-            id,
-            content,
-        }
-    }
-}
 
 // === impl Access ===
 
@@ -390,12 +377,9 @@ impl Access {
     /// When the caller's access ends: with its session or with its key, whichever is sooner. `None` if neither ends.
     pub fn ends_at(&self) -> Option<SystemTime> {
         let authenticated = self.0.as_ref()?;
-        let exchanged = authenticated.exchanged().map(|it| it.until);
-        let ends = [
-            authenticated.session_until,
-            exchanged,
-            authenticated.key.expires_at,
-        ];
+        let until = authenticated.exchanged().map(|it| it.until);
+        let expires_at = authenticated.key.expires_at;
+        let ends = [authenticated.session_until, until, expires_at];
         ends.into_iter().flatten().min()
     }
 
@@ -412,11 +396,8 @@ impl Access {
 
     /// Whether the caller has an exchanged key that has ended, so that it may only renew and release.
     pub fn has_ended(&self) -> bool {
-        let authenticated = self.0.as_ref();
-        authenticated.is_some_and(|it| {
-            it.exchanged()
-                .is_some_and(|exchanged| it.gate.left(exchanged.until).is_none())
-        })
+        let exchanged = self.0.as_ref().filter(|it| it.exchanged().is_some());
+        exchanged.is_some_and(|it| it.session_left() == Some(Duration::ZERO))
     }
 
     /// Whether the caller has an exchanged key.
@@ -424,59 +405,30 @@ impl Access {
         self.0.as_ref().is_some_and(|it| it.exchanged().is_some())
     }
 
+    /// The URL of the issuer and the subject that a token of the caller has proved.
+    pub fn proven(&self) -> Option<(&str, &str)> {
+        let content = &self.0.as_ref()?.exchanged()?.content;
+        Some((&content.issuer, &content.subject))
+    }
+
     /// Adds to a lease what the API key declares of the caller: an owner wins over the owner that the caller names, which
     /// stays in the metadata. Fails if the metadata is too much together.
     pub fn declare(&self, said: &mut Said) -> Result<(), MetadataError> {
-        let Some(exchanged) = self.0.as_ref().and_then(Authenticated::exchanged) else {
-            return Ok(());
-        };
-        let Rendered {
-            owner, metadata, ..
-        } = &exchanged.content.rendered;
-        // Claims that make no owner must not leave the choice to the caller.
-        let owner = owner.as_ref().and_then(|owner| {
-            let label = exchanged.label.get(..Owner::MAX_CHARS);
-            let label = label.unwrap_or(&exchanged.label);
-            Owner::new(owner).or_else(|_| Owner::new(label)).ok()
-        });
-        if owner.is_none() && metadata.is_empty() {
-            return Ok(());
-        }
-        let entries = said
-            .metadata
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let mut entries: BTreeMap<_, _> = entries.collect();
-        if let Some(owner) = owner
-            && let Some(named) = said.owner.replace(owner)
-            && said.owner.as_ref() != Some(&named)
-        {
-            entries.insert(SAID_OWNER.to_owned(), named.as_str().to_owned());
-        }
-        entries.extend(metadata.clone());
-        said.metadata = Metadata::new(entries)?;
-        Ok(())
+        let exchanged = self.0.as_ref().and_then(Authenticated::exchanged);
+        exchanged.map_or(Ok(()), |it| it.declare(said))
     }
 
     /// The caller as people are shown it: with an API key the name of the key. `None` at a gateway without keys.
     pub fn name(&self) -> Option<&Arc<str>> {
-        let authenticated = self.0.as_ref()?;
-        Some(
-            authenticated
-                .exchanged()
-                .map_or(&authenticated.key.name, |it| &it.label),
-        )
+        let it = self.0.as_ref()?;
+        Some(it.exchanged().map_or(&it.key.name, |it| &it.label))
     }
 
     /// The mark of the caller ([`CallerId::mark`]), for every question whether it is the same caller that needs a text.
     /// `None` at a gateway without keys.
     pub fn mark(&self) -> Option<&Arc<str>> {
-        let authenticated = self.0.as_ref()?;
-        Some(
-            authenticated
-                .exchanged()
-                .map_or(&authenticated.key.name, |it| &it.mark),
-        )
+        let it = self.0.as_ref()?;
+        Some(it.exchanged().map_or(&it.key.name, |it| &it.mark))
     }
 
     /// The caller's API key, as it was when the caller was admitted.
@@ -505,7 +457,7 @@ impl Access {
     /// name once the key is gone.
     pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
         let authenticated = self.0.as_ref();
-        authenticated.is_none_or(|it| it.still_permits(permission, name, false))
+        authenticated.is_none_or(|it| it.still_permits(permission, name))
     }
 
     /// Whether a permission is granted now on every lock.
@@ -515,13 +467,13 @@ impl Access {
             names.contains_all(&NamePrefix::default())
         };
         let authenticated = self.0.as_ref();
-        authenticated.is_none_or(|it| it.still(false, on_all))
+        authenticated.is_none_or(|it| it.still(on_all))
     }
 
     /// The returned future ends when the caller's permissions may have been reduced: a stream must then check
     /// [`Access::still_permits`]. Never ends at a gateway without keys.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let changed = self.0.as_ref().map(|it| it.changed(false));
+        let changed = self.0.as_ref().map(Authenticated::changed);
         async move {
             match changed {
                 Some(changed) => changed.await,
@@ -533,10 +485,7 @@ impl Access {
     /// The caller's right to wait for this lock or to keep it, for checks while it waits or keeps it.
     pub fn authorization(&self, name: &LockName) -> Authorization {
         let authenticated = self.0.clone();
-        Authorization {
-            authorized: authenticated.map(|authenticated| (authenticated, name.clone())),
-            keeps: false,
-        }
+        Authorization(authenticated.map(|authenticated| (authenticated, name.clone())))
     }
 
     /// The longest TTL that the caller may ask for, if there is a limit.
@@ -618,36 +567,34 @@ impl Authenticated {
 
     /// The time left of the session or the exchanged key, if the caller has one; zero once it is over. Whoever `keeps` a
     /// lease has an exchanged key for longer.
-    fn session_left(&self, keeps: bool) -> Option<Duration> {
+    fn session_left(&self) -> Option<Duration> {
         let until = match self.exchanged() {
             None => self.session_until?,
-            Some(exchanged) if keeps => exchanged.content.renews_until(),
+            Some(exchanged) if self.keeps => exchanged.content.renews_until(),
             Some(exchanged) => exchanged.until,
         };
         Some(self.gate.left(until).unwrap_or_default())
     }
 
     /// Whether the secret that was sent still grants a permission on a name; without a name, on any name.
-    fn still_permits(&self, permission: Permission, name: Option<&LockName>, keeps: bool) -> bool {
-        self.still(keeps, |key| key.permissions.permits(permission, name))
+    fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        self.still(|key| key.permissions.permits(permission, name))
     }
 
     /// Whether what was sent is still valid, and its key is such a key now.
-    fn still(&self, keeps: bool, is_such: impl FnOnce(&KeyEntry) -> bool) -> bool {
+    fn still(&self, is_such: impl FnOnce(&KeyEntry) -> bool) -> bool {
         let ring = Arc::clone(&self.gate.ring.borrow());
         let is_such = |key: &Arc<KeyEntry>| !self.gate.is_expired(key) && is_such(key);
-        self.session_left(keeps) != Some(Duration::ZERO)
+        self.session_left() != Some(Duration::ZERO)
             && match &self.admitted {
                 Admitted::Secret(secret) => ring.with_secret(*secret).is_some_and(is_such),
-                Admitted::Exchanged(it) => ring
-                    .with_exchanged(&it.content)
-                    .is_some_and(|key| is_such(&key)),
+                Admitted::Exchanged(it) => it.entry(&ring).is_some_and(|key| is_such(&key)),
             }
     }
 
     /// The returned future ends when the keys have changed, one of the keys has expired, or the session is over.
-    fn changed(&self, keeps: bool) -> impl Future<Output = ()> + Send + use<> {
-        let (left, mut ring) = (self.session_left(keeps), self.gate.ring.subscribe());
+    fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (left, mut ring) = (self.session_left(), self.gate.ring.subscribe());
         async move {
             // Waiting for a change of the keys cannot fail: the gate owns the sender, and lives as long as this
             // caller.
@@ -711,34 +658,29 @@ impl Drop for Charge {
 /// The caller's right to wait for a lock, or to have its lease kept. The right ends when the API key is gone or has
 /// expired, the secret is removed from the key, or the key may no longer acquire that lock.
 #[derive(Debug, Clone, Default)]
-pub struct Authorization {
-    authorized: Option<(Authenticated, LockName)>,
-    /// Whether the caller has a lease, and no longer waits for it.
-    keeps: bool,
-}
+pub struct Authorization(Option<(Authenticated, LockName)>);
 
 // === impl Authorization ===
 
 impl Authorization {
     /// The right to have a lease kept, which lasts for longer than the exchanged key with which it was acquired.
     #[must_use]
-    pub fn to_keep(self) -> Self {
-        Self {
-            keeps: true,
-            ..self
+    pub fn to_keep(mut self) -> Self {
+        if let Some((authenticated, _)) = &mut self.0 {
+            authenticated.keeps = true;
         }
+        self
     }
 
     /// Whether the caller is still authorized.
     pub fn is_valid(&self) -> bool {
-        let authorized = self.authorized.as_ref();
-        authorized
-            .is_none_or(|(it, name)| it.still_permits(Permission::Acquire, Some(name), self.keeps))
+        let authorized = self.0.as_ref();
+        authorized.is_none_or(|(it, name)| it.still_permits(Permission::Acquire, Some(name)))
     }
 
     /// The longest TTL that the caller may ask for, if there is a limit.
     pub fn max_ttl(&self) -> Option<Ttl> {
-        self.authorized.as_ref()?.0.key.limits.max_ttl
+        self.0.as_ref()?.0.key.limits.max_ttl
     }
 
     /// Takes a slot for a lease that is requested under this idempotency key; `None` if the API key has no limit of
@@ -747,7 +689,7 @@ impl Authorization {
         &self,
         idempotency: Option<IdempotencyHash>,
     ) -> Result<Option<LeaseSlot>, Excess> {
-        let Some((authenticated, name)) = &self.authorized else {
+        let Some((authenticated, name)) = &self.0 else {
             return Ok(None);
         };
         let Some(most) = authenticated.key.limits.max_leases else {
@@ -761,7 +703,7 @@ impl Authorization {
     /// Takes a slot for a lease that the caller has already and keeps here. There is always a slot, because a limit
     /// must not cost a holder its lock.
     pub fn adopted_slot(&self) -> Option<LeaseSlot> {
-        let (authenticated, _) = self.authorized.as_ref()?;
+        let (authenticated, _) = self.0.as_ref()?;
         authenticated.key.limits.max_leases?;
         Some(authenticated.tally.leases.adopt())
     }
@@ -769,13 +711,13 @@ impl Authorization {
     /// Waits until the caller is no longer authorized: within seconds of an expiry, at once after a change of the
     /// keys. The future may be dropped and the method called again.
     pub async fn revoked(&self) {
-        let Some((authenticated, _)) = &self.authorized else {
+        let Some((authenticated, _)) = &self.0 else {
             return std::future::pending().await;
         };
         loop {
             // The task subscribes to changes of the keys before the check, so that no change is missed. The future is
             // boxed, so that callers without a key do not pay for the size.
-            let changed = Box::pin(authenticated.changed(self.keeps));
+            let changed = Box::pin(authenticated.changed());
             if !self.is_valid() {
                 return;
             }

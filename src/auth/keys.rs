@@ -6,7 +6,7 @@ use crate::{audit::ReloadedKeys, lock::Ttl};
 
 use super::{
     ApiKey, ApiKeyHash, ApiKeyId, Permissions, Prefixes,
-    oidc::{ExchangeRules, ExchangedContent, Issuer},
+    oidc::{ExchangeRules, ExchangedContent, Issuer, Rendered},
 };
 
 /// One API key of a keys file. The entry holds hashes, never a secret.
@@ -83,6 +83,22 @@ impl KeyEntry {
     pub fn is_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
+
+    /// The key for the caller with these claims in lock names. A template that is newer than the exchange counts from the
+    /// next exchange on.
+    #[must_use]
+    pub fn with_claims(&self, rules: &ExchangeRules, rendered: &Rendered) -> Self {
+        let mut key = self.clone();
+        for (permission, template) in &rules.names {
+            let prefix = rendered.prefixes.get(template.as_str());
+            let names = key.permissions.names(*permission).iter();
+            let names = Prefixes::new(names.chain(prefix.map(String::as_str)));
+            if let Ok(names) = names {
+                key.permissions.grant(*permission, names);
+            }
+        }
+        key
+    }
 }
 
 // === Key ring ===
@@ -157,19 +173,11 @@ impl KeyRing {
             .exchange
             .as_deref()
             .filter(|rules| rules.admits(content))?;
-        if rules.names.is_empty() {
-            return Some(Arc::clone(key));
-        }
-        let mut key = KeyEntry::clone(key);
-        for (permission, template) in &rules.names {
-            // A template that is newer than the exchange counts from the next exchange on.
-            if let Some(prefix) = content.rendered.prefixes.get(template.as_str()) {
-                let names = key.permissions.names(*permission).iter().chain([&**prefix]);
-                key.permissions
-                    .grant(*permission, Prefixes::new(names).ok()?);
-            }
-        }
-        Some(Arc::new(key))
+        Some(if rules.names.is_empty() {
+            Arc::clone(key)
+        } else {
+            Arc::new(key.with_claims(rules, &content.rendered))
+        })
     }
 
     /// The API keys for which ID tokens of this issuer are exchanged, in the order of the keys file.

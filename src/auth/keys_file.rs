@@ -58,6 +58,8 @@ const MAX_SECRETS: usize = 2;
 const MAX_LIMIT_VALUE: u64 = 1_000_000;
 /// The two kinds of tables.
 const KINDS: [&str; 2] = ["issuer", "key"];
+/// The ends of the paths of tables in a table, whose names the operator chooses.
+const TABLES: [&str; 2] = [".claims", ".metadata"];
 
 // === impl KeysFile ===
 
@@ -90,36 +92,29 @@ impl KeysFile {
 
     /// Reads all keys from the file, and the pinned keys of issuers from theirs.
     pub fn read(&self) -> Result<KeyRing, KeysFileError> {
-        let (keys, mut issuers) = self.tables(&self.text()?)?;
-        for issuer in &mut issuers {
+        let ring = self.look()?;
+        for issuer in ring.issuers() {
             issuer.read_pinned().map_err(KeysFileError)?;
         }
-        Ok(ring(keys, issuers))
+        Ok(ring)
     }
 
     /// Reads all keys from the file, and no other file: those that it names may be on another machine.
     pub fn look(&self) -> Result<KeyRing, KeysFileError> {
-        self.parse(&self.text()?)
-    }
-
-    fn text(&self) -> Result<String, KeysFileError> {
-        bounded_file::read_text(&self.path, Self::MAX_LEN).map_err(|error| {
+        let text = bounded_file::read_text(&self.path, Self::MAX_LEN).map_err(|error| {
             KeysFileError(format!(
                 "cannot read the keys file {}: {error}",
                 self.path.display()
             ))
-        })
+        })?;
+        self.parse(&text)
     }
 
     /// Reads all keys from a text, as if the text were in the file. Reads no other file.
     pub fn parse(&self, text: &str) -> Result<KeyRing, KeysFileError> {
-        let (keys, issuers) = self.tables(text)?;
-        Ok(ring(keys, issuers))
-    }
-
-    fn tables(&self, text: &str) -> Result<(Vec<KeyEntry>, Vec<Issuer>), KeysFileError> {
         let mut tables: [Vec<Vec<TomlEntry>>; 2] = Default::default();
-        let found = entries(&self.path, text).map_err(|error| KeysFileError(error.to_string()))?;
+        let found =
+            entries(&self.path, text, &TABLES).map_err(|error| KeysFileError(error.to_string()))?;
         for mut found in found {
             // `key = []` is an empty list of tables, so the file has no keys.
             if KINDS.contains(&&*found.path) && found.value.as_array().is_some_and(Vec::is_empty) {
@@ -185,12 +180,9 @@ impl KeysFile {
                 "there is no [[key]] in {path}; `latchgate key new` makes one"
             )));
         }
-        Ok((keys, issuers))
+        let issuers = issuers.into_iter().map(Arc::new).collect();
+        Ok(KeyRing::new(keys).with_issuers(issuers))
     }
-}
-
-fn ring(keys: Vec<KeyEntry>, issuers: Vec<Issuer>) -> KeyRing {
-    KeyRing::new(keys).with_issuers(issuers.into_iter().map(Arc::new).collect())
 }
 
 // === impl Table ===

@@ -1,10 +1,6 @@
 //! Watches the keys file and the session secret file, and keeps the keys and secrets of a gate up to date.
 
-use std::{
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{convert::Infallible, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
 
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
@@ -15,11 +11,13 @@ use crate::{
 
 use super::{Gate, KeyRing, KeysFile, KeysFileError, SessionSeal};
 
-/// Reads the keys file again when the file has changed, or on request.
+/// Reads the keys file and the session secret file again when one of them has changed, or on request.
 #[derive(Debug)]
 pub struct KeysWatch {
     file: KeysFile,
-    watch: FileWatch<1>,
+    /// The session secret file, if there is one.
+    secrets: Option<PathBuf>,
+    watch: FileWatch<2>,
     /// The audit log, which records every reload.
     audit: Audit,
 }
@@ -27,12 +25,15 @@ pub struct KeysWatch {
 // === impl KeysWatch ===
 
 impl KeysWatch {
-    /// Reads a keys file for the first time.
-    pub fn open(file: KeysFile) -> Result<(Self, KeyRing), KeysFileError> {
-        let watch = FileWatch::new([file.path()]);
+    /// Reads a keys file for the first time. Call this before the session secret file is read.
+    pub fn open(file: KeysFile, config: &AuthConfig) -> Result<(Self, KeyRing), KeysFileError> {
+        let path = &config.session_secret_file;
+        let secrets = (!path.is_empty()).then(|| PathBuf::from(path));
+        let watch = FileWatch::new([file.path(), secrets.as_deref().unwrap_or(file.path())]);
         let ring = read_file(&file)?;
         let watch = Self {
             file,
+            secrets,
             watch,
             audit: Audit::none(),
         };
@@ -45,8 +46,8 @@ impl KeysWatch {
         Self { audit, ..self }
     }
 
-    /// Keeps the keys of a gate up to date until the gateway stops. A notification of `asked` makes the watch read
-    /// the file at once.
+    /// Keeps the keys and the secrets of a gate up to date until the gateway stops. A notification of `asked` makes the
+    /// watch read the files at once. A file that cannot be used does not keep the other from being used.
     pub async fn keep_current(
         self,
         gate: Gate,
@@ -54,26 +55,45 @@ impl KeysWatch {
         asked: Arc<Notify>,
         lifecycle: Lifecycle,
     ) {
-        let Self { file, watch, audit } = self;
+        let Self {
+            file,
+            secrets,
+            watch,
+            audit,
+        } = self;
         let path = file.path().to_owned();
         let mut looked_at = clock.wall();
-        let report = |outcome: Option<Result<KeyRing, String>>| {
+        let failed = |file: &str, error: String| {
+            error!(%error, "{file} cannot be used; what was read from it before stays valid");
+            audit.keys_reloaded(Err(&error));
+            gate.mark_outdated();
+        };
+        let report = |outcome: Option<Result<_, String>>| {
             looked_at = gate.announce_expired(looked_at);
-            match outcome {
-                None => {}
-                Some(Ok(ring)) => {
+            let (ring, seal): (Result<KeyRing, String>, _) = match outcome {
+                None => return,
+                Some(Ok(read)) => read,
+                Some(Err(error)) => (Err(error), Ok(None)),
+            };
+            match ring {
+                Ok(ring) => {
                     info!(keys = ring.keys().len(), file = %path.display(), "the API keys were read again");
                     audit.keys_reloaded(Ok(&gate.changes_from(&ring)));
                     gate.replace(ring);
                 }
-                Some(Err(error)) => {
-                    error!(%error, "the keys file cannot be used; the API keys that were read before stay valid");
-                    audit.keys_reloaded(Err(&error));
-                    gate.mark_outdated();
-                }
+                Err(error) => failed("the keys file", error),
+            }
+            match seal {
+                Ok(None) => {}
+                Ok(Some(seal)) => gate.replace_seal(seal),
+                Err(error) => failed("the session secret file", error),
             }
         };
-        let read = move || read_file(&file);
+        let read = move || {
+            let ring = read_file(&file).map_err(|error| error.to_string());
+            let seal = secrets.as_deref().map(SessionSeal::read).transpose();
+            Ok::<_, Infallible>((ring, seal.map_err(|error| error.to_string())))
+        };
         watch.keep_current(read, asked, lifecycle, report).await;
     }
 }
@@ -89,46 +109,4 @@ fn read_file(file: &KeysFile) -> Result<KeyRing, KeysFileError> {
         );
     }
     Ok(ring)
-}
-
-// === Secret watch ===
-//
-// Reads the session secrets again, so that a secret can be replaced without a restart.
-
-/// Reads the session secret file again when it has changed, or on request.
-#[derive(Debug)]
-pub struct SecretWatch {
-    path: PathBuf,
-    watch: FileWatch<1>,
-}
-
-// === impl SecretWatch ===
-
-impl SecretWatch {
-    /// Watches the session secret file, if there is one. Call this before the file is read for the first time.
-    pub fn new(config: &AuthConfig) -> Option<Self> {
-        let path = Path::new(&config.session_secret_file);
-        let watch = || FileWatch::new([path]);
-        (!config.session_secret_file.is_empty()).then(|| Self {
-            path: path.to_owned(),
-            watch: watch(),
-        })
-    }
-
-    /// Keeps the secrets of a gate up to date until the gateway stops.
-    pub async fn keep_current(self, gate: Gate, asked: Arc<Notify>, lifecycle: Lifecycle) {
-        let Self { path, watch } = self;
-        let read = move || SessionSeal::read(&path);
-        let report = |outcome| match outcome {
-            None => {}
-            Some(Ok(seal)) => {
-                info!("the session secrets were read again");
-                gate.replace_seal(seal);
-            }
-            Some(Err(error)) => {
-                error!(%error, "the session secrets that were read before stay in use");
-            }
-        };
-        watch.keep_current(read, asked, lifecycle, report).await;
-    }
 }

@@ -4,6 +4,7 @@
 mod address_limiter;
 mod api_key;
 mod exchange;
+mod exchanged_caller;
 mod gate;
 mod keys;
 mod keys_file;
@@ -18,17 +19,17 @@ mod session;
 
 pub use address_limiter::{LimitSlot, RateReading};
 pub use api_key::{ApiKey, ApiKeyError, ApiKeyHash, ApiKeyId};
-pub use exchange::{ExchangeError, Exchanged};
+pub use exchange::ExchangeError;
 pub use gate::{Access, Authorization, Charge, Gate};
 pub use keys::{KeyEntry, KeyLimits, KeyRing, KeySecret, Rate};
 pub use keys_file::{KeysFile, KeysFileError};
-pub use keys_watch::{KeysWatch, SecretWatch};
+pub use keys_watch::KeysWatch;
 pub use leases::LeaseSlot;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use oidc::fuzzed_token;
+pub(crate) use oidc::{ClaimRules, Template};
 pub use oidc::{
-    Claims, ExchangeRules, ExchangedKey, IdToken, Issuer, IssuerSettings, KeySet, KeySetError,
-    KeySource, RefusalClass, Rendered, TokenRefusal, VerifiedToken,
+    Claims, ExchangeRules, ExchangedKey, IdToken, Issuer, IssuerSettings, KeySet, KeySource,
+    RefusalClass, Rendered, TokenRefusal, VerifiedToken,
 };
 pub use permission::{Permission, PermissionRow, Permissions, PrefixError, Prefixes, Scope, scope};
 pub use refusal::{Excess, Refusal};

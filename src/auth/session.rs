@@ -111,7 +111,8 @@ impl SessionSeal {
     }
 }
 
-fn milliseconds(time: SystemTime) -> u64 {
+/// A time in milliseconds since 1970.
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,9 @@
 //! `POST /session/token`: a program exchanges an ID token for a key, so that it needs no secret that lasts.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, State};
-use http::{StatusCode, header::AUTHORIZATION, request::Parts};
+use axum::extract::State;
+use http::{HeaderMap, StatusCode, header::AUTHORIZATION};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,18 +18,6 @@ use super::{
     problem::Problem,
     state::AppState,
 };
-
-/// The text behind `Bearer` in the header `Authorization`, if the request has one.
-pub(in crate::http) struct BearerText(Option<Box<str>>);
-
-impl<S: Sync> FromRequestParts<S> for BearerText {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let header = single(&parts.headers, &AUTHORIZATION).ok().flatten();
-        Ok(Self(header.map(|header| bearer(header).into())))
-    }
-}
 
 /// Exchange an ID token for a key
 ///
@@ -55,29 +43,36 @@ impl<S: Sync> FromRequestParts<S> for BearerText {
 )]
 pub(in crate::http) async fn exchange(
     State(gateway): State<Arc<AppState>>,
-    BearerText(bearer): BearerText,
+    headers: HeaderMap,
     (provenance, context): (Provenance, RequestContext),
     _: AcceptsJson,
     _: NoQuery,
     ApiJson(ExchangeBody { id_token, name }): ApiJson<ExchangeBody>,
 ) -> Result<(StatusCode, JsonResponse<ExchangedBody>), Problem> {
     // A proxy may add a header of its own: the body is what the program means.
-    let token = id_token.or(bearer).unwrap_or_default();
-    let exchanged = gateway
-        .gate
-        .exchange(&token, name.as_deref(), provenance.remote)
-        .await?;
-    context.set_caller(&exchanged.access);
-    exchanged.access.count_request()?;
-    let requester = provenance.requester(exchanged.access.name());
-    gateway
-        .audit
-        .exchanged(&requester, &exchanged.issuer, &exchanged.subject);
+    let header = single(&headers, &AUTHORIZATION).ok().flatten();
+    let token = id_token
+        .as_deref()
+        .or(header.map(bearer))
+        .unwrap_or_default();
+    let (gate, from) = (&gateway.gate, provenance.remote);
+    let (access, key) = gate.exchange(token, name.as_deref(), from).await?;
+    context.set_caller(&access);
+    access.count_request()?;
+    if let Some((issuer, subject)) = access.proven() {
+        let requester = provenance.requester(access.name());
+        gateway.audit.exchanged(&requester, issuer, subject);
+    }
+    let left = access
+        .ends_at()
+        .map(|end| end.duration_since(gateway.clock.wall()));
     // The gateway keeps nothing of the key, so a caller that has hung up has none.
     let body = ExchangedBody {
-        key: exchanged.key.expose().to_owned(),
-        expires_in_ms: millis(exchanged.lives),
-        name: exchanged.name.to_string(),
+        key: key.expose().to_owned(),
+        expires_in_ms: millis(left.and_then(Result::ok).unwrap_or_default()),
+        name: access
+            .key()
+            .map_or_else(String::new, |key| key.name.to_string()),
     };
     Ok((StatusCode::CREATED, JsonResponse(body)))
 }

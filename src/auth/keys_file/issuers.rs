@@ -8,8 +8,8 @@ use toml::Value;
 use crate::auth::{
     Permission,
     oidc::{
-        ClaimRules, ExchangeRules, Issuer, IssuerSettings, KeySource, RULE, RulesHash, Template,
-        public_subjects,
+        ClaimRules, ExchangeRules, Issuer, IssuerSettings, KeySource, RULE, Template,
+        public_subjects, rules_hash,
     },
 };
 
@@ -101,14 +101,15 @@ impl<'a> Table<'a> {
             .unwrap_or(SESSION_MS);
         let owner = self.read("owner", OWNER, |value| Template::of_text(value.as_str()?))?;
         let mut metadata = Vec::new();
-        for (name, path, value) in self.below("metadata")? {
+        for (name, value) in self.below("metadata")? {
             let template = value.as_str().and_then(Template::of_text);
             let is_name = (1..=64).contains(&name.len()) && !name.contains(char::is_control);
             let template = template.filter(|_| is_name && metadata.len() < MAX_METADATA);
-            metadata.push((name, template.ok_or_else(|| self.refuse(path, OWNER))?));
+            let refused = || self.refuse("metadata", &format!("for {name:?} {OWNER}"));
+            metadata.push((name.clone(), template.ok_or_else(refused)?));
         }
         Ok(ExchangeRules {
-            hash: RulesHash::new(&issuer.url, &issuer.audience, &claims),
+            hash: rules_hash(&issuer.url, &issuer.audience, &claims),
             issuer: issuer.name.clone(),
             claims,
             names,
@@ -128,10 +129,9 @@ impl<'a> Table<'a> {
     ) -> Result<ClaimRules, KeysFileError> {
         const CLAIMS: &str = "a table of claims and their values: without rules, every token of the issuer would match";
         let mut rules = ClaimRules::default();
-        for (name, path, value) in self.below("claims")? {
-            rules
-                .add(&name, value)
-                .ok_or_else(|| self.refuse(path, RULE))?;
+        for (name, value) in self.below("claims")? {
+            let refused = || self.refuse("claims", &format!("for {name:?} {RULE}"));
+            rules.add(name, value).ok_or_else(refused)?;
         }
         if rules.is_empty() {
             return Err(self.refuse("claims", CLAIMS));
@@ -153,9 +153,9 @@ impl<'a> Table<'a> {
                            names, and another owner may get a name that was given up";
             return Err(self.refuse("claims", allowed));
         }
-        let is_chosen = |claim: &&str| !rules.trust(claim, tenants);
+        let is_chosen = |claim: &str| !rules.trust(claim, tenants);
         for (permission, template) in names {
-            if template.leading_claim().filter(is_chosen).is_some() {
+            if template.leading_claim().is_some_and(is_chosen) {
                 let allowed = "names that begin with a text up to / or :, with a claim that names who runs the job, or with a \
                                claim that has one value in claims: otherwise a job could choose the beginning";
                 return Err(self.refuse(permission.row().name, allowed));
@@ -177,37 +177,13 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The entries of a table in this table: the name of each, its path and its value.
+    /// The entries of a table in this table.
     fn below(
         &mut self,
         field: &'static str,
-    ) -> Result<Vec<(String, &'a str, &'a Value)>, KeysFileError> {
-        // An empty table is an entry of its own.
-        self.read(field, "a table", |value| {
-            value.as_table().filter(|table| table.is_empty())
-        })?;
-        let mut found = Vec::new();
-        let fields = self.fields;
-        for entry in fields {
-            let Some(name) = entry
-                .path
-                .strip_prefix(field)
-                .and_then(|rest| rest.strip_prefix('.'))
-            else {
-                continue;
-            };
-            // A name in quotes is one name, dots included. A dot without quotes would be a table.
-            let name = match name.strip_prefix('"') {
-                Some(_) => serde_json::from_str(name).ok(),
-                None => (!name.contains('.')).then(|| name.to_owned()),
-            };
-            self.known.push(&entry.path);
-            let name = name.ok_or_else(|| {
-                self.refuse(&entry.path, "no table: a name with dots stands in quotes")
-            })?;
-            found.push((name, entry.path.as_str(), &entry.value));
-        }
-        Ok(found)
+    ) -> Result<impl Iterator<Item = (&'a String, &'a Value)> + use<'a>, KeysFileError> {
+        let table = self.read(field, "a table", Value::as_table)?;
+        Ok(table.into_iter().flatten())
     }
 }
 

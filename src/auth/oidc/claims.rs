@@ -1,21 +1,27 @@
 //! Which tokens of an issuer an API key is for, and whether its rules keep the rest of the world out.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
 use toml::Value as Toml;
 use url::Url;
 
 use super::Claims;
 
-/// The rules of an API key for the claims of a token. A token must meet all of them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClaimRules(Vec<(Box<str>, Vec<Expected>)>);
+/// The rules of an API key for the claims of a token: the values that each claim may have. A token must meet all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ClaimRules(BTreeMap<String, Vec<Expected>>);
 
-/// A value that a claim may have.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A value that a claim may have. Different values have different texts as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 enum Expected {
     Text(Box<str>),
-    /// The beginning of a text, up to and with a separator.
-    Beginning(Box<str>),
+    Beginning {
+        /// The beginning of a text, up to and with a separator.
+        begins: Box<str>,
+    },
     Number(i64),
     Flag(bool),
 }
@@ -79,7 +85,7 @@ impl ClaimRules {
             }
             one => vec![Expected::read(one)?],
         };
-        self.0.push((claim.into(), expected));
+        self.0.insert(claim.to_owned(), expected);
         Some(())
     }
 
@@ -91,13 +97,13 @@ impl ClaimRules {
     /// Whether a token has claims for this key; otherwise the first claim that is wrong. `uses_email` says that a
     /// template uses the address, too.
     pub fn check(&self, claims: &Claims, uses_email: bool) -> Result<(), &str> {
-        let needs_verified = uses_email || self.names(EMAIL);
+        let needs_verified = uses_email || self.0.contains_key(EMAIL);
         if needs_verified && claims.get(EMAIL_VERIFIED) != Some(&Value::Bool(true)) {
             return Err(EMAIL_VERIFIED);
         }
-        let meets = |(claim, expected): &&(Box<str>, Vec<Expected>)| {
+        let meets = |(claim, expected): &(&String, &Vec<Expected>)| {
             let is_expected = |value: &Value| expected.iter().any(|it| it.is_met_by(value));
-            match claims.get(&**claim) {
+            match claims.get(claim.as_str()) {
                 Some(Value::Array(list)) => list.iter().any(is_expected),
                 Some(one) => is_expected(one),
                 None => false,
@@ -142,23 +148,8 @@ impl ClaimRules {
 
     fn pins(&self, claim: &str, is_pin: impl Fn(&Expected) -> bool) -> bool {
         self.0
-            .iter()
-            .any(|(name, expected)| **name == *claim && expected.iter().all(&is_pin))
-    }
-
-    fn names(&self, claim: &str) -> bool {
-        self.0.iter().any(|(name, _)| **name == *claim)
-    }
-
-    /// The rules as text, in the order of their names, from which a hash is made. Equal rules have equal texts.
-    pub(super) fn canonical(&self) -> String {
-        let text = |(claim, expected): &(Box<str>, Vec<Expected>)| {
-            let expected: Vec<_> = expected.iter().map(Expected::canonical).collect();
-            json!([claim, expected]).to_string()
-        };
-        let mut rules: Vec<_> = self.0.iter().map(text).collect();
-        rules.sort_unstable();
-        rules.join("\n")
+            .get(claim)
+            .is_some_and(|expected| expected.iter().all(is_pin))
     }
 }
 
@@ -176,7 +167,9 @@ impl Expected {
         Some(match value {
             Toml::String(text) => match text.strip_suffix('*') {
                 Some(begin) if begin.ends_with(SEPARATORS) && !begin.contains('*') => {
-                    Self::Beginning(begin.into())
+                    Self::Beginning {
+                        begins: begin.into(),
+                    }
                 }
                 None if !text.is_empty() && !text.contains('*') => Self::Text(text.as_str().into()),
                 _ => return None,
@@ -191,7 +184,7 @@ impl Expected {
     fn is_met_by(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Text(text), Value::String(value)) => **text == *value,
-            (Self::Beginning(begin), Value::String(value)) => value.starts_with(&**begin),
+            (Self::Beginning { begins }, Value::String(value)) => value.starts_with(&**begins),
             (Self::Number(number), Value::Number(value)) => value.as_i64() == Some(*number),
             (Self::Flag(flag), Value::Bool(value)) => flag == value,
             _ => false,
@@ -209,21 +202,11 @@ impl Expected {
             Self::Text(text) => text
                 .strip_prefix(begin)
                 .is_some_and(|rest| !rest.is_empty()),
-            Self::Beginning(text) => {
-                let rest = text.strip_prefix(begin).filter(|_| !begin.is_empty());
+            Self::Beginning { begins } => {
+                let rest = begins.strip_prefix(begin).filter(|_| !begin.is_empty());
                 rest.is_some_and(|rest| !rest.starts_with(SEPARATORS) && !rest.is_empty())
             }
             Self::Number(_) | Self::Flag(_) => false,
-        }
-    }
-
-    /// The value as JSON. Different values have different texts.
-    fn canonical(&self) -> Value {
-        match self {
-            Self::Text(text) => json!(text),
-            Self::Beginning(begin) => json!({ "begins": begin }),
-            Self::Number(number) => json!(number),
-            Self::Flag(flag) => json!(flag),
         }
     }
 }
@@ -233,6 +216,8 @@ const SEPARATORS: [char; 2] = ['/', ':'];
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn rules(text: &str) -> Option<ClaimRules> {
@@ -361,7 +346,7 @@ mod tests {
 
     #[test]
     fn equal_rules_have_one_text_and_others_another() {
-        let text = |rule| rules(rule).unwrap().canonical();
+        let text = |rule| json!(rules(rule).unwrap()).to_string();
         assert_eq!(text("a = 'x'\nb = 1"), text("b = 1\na = ['x']"));
         let texts = [
             "a = 'x/'",

@@ -41,7 +41,7 @@ pub struct VerifiedToken {
 
 /// Why an ID token is refused. The caller is told the class, and the log the reason, which never shows the token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the ID token is refused ({class}): {reason}")]
+#[error("ID token, {class:?}: {reason}")]
 pub struct TokenRefusal {
     /// The class of the refusal.
     pub class: RefusalClass,
@@ -49,40 +49,35 @@ pub struct TokenRefusal {
     pub reason: String,
 }
 
-/// What kind of mistake an ID token has.
+/// What kind of mistake an ID token has, with the text for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalClass {
     /// The text is no ID token, or has claims that no gateway reads.
-    #[error("malformed")]
+    #[error("(malformed): it is no JSON Web Token of an issuer, or lacks claims")]
     Malformed,
     /// The token is not signed by a key of its issuer.
-    #[error("signature")]
+    #[error("(signature): no key of its issuer has signed it with RS256 or ES256")]
     Signature,
     /// The token is not valid now.
-    #[error("time")]
+    #[error(
+        "(time): it has expired, or is not valid yet, by the clock of this gateway. Ask for a new one. If that does not \
+         help, compare the clocks: the header `Date` has the gateway's"
+    )]
     Time,
     /// The token is valid, and no API key is for its issuer, audience and claims.
-    #[error("no key matches")]
+    #[error(
+        "(no key matches): it is valid, and no API key of this gateway is for its issuer, audience and claims. The log of \
+         the gateway says which claim differs"
+    )]
     NoKeyMatches,
-}
-
-/// How a verification that was not refused has ended.
-pub enum Verification {
-    /// The token is valid.
-    Verified(VerifiedToken),
-    /// The set has no key of the token's `kid`, or the token has no `kid` and the only key has not signed it. The issuer may
-    /// have published another set.
-    UnknownKid,
 }
 
 /// How much the clocks of the issuer and of the gateway may differ.
 const LEEWAY: Duration = Duration::from_mins(1);
 /// How old a token may be. A token that is older has been kept somewhere.
 const MAX_AGE: Duration = Duration::from_hours(24);
-/// The largest number of claims of a token.
+/// The largest number of claims of a token. `serde_json` limits how deep objects and lists may be in each other.
 const MAX_CLAIMS: usize = 100;
-/// How deep objects and lists may be in each other in the claims.
-const MAX_DEPTH: usize = 8;
 /// How much the log shows of a text of somebody else, in characters.
 const MAX_SHOWN: usize = 200;
 /// The longest subject, in characters.
@@ -154,43 +149,38 @@ impl<'a> IdToken<'a> {
         &self.issuer
     }
 
-    /// Verifies the token with the keys of its issuer.
+    /// Verifies the token with the keys of its issuer. `None` if the set has no key of the token's `kid`, or the token has no
+    /// `kid` and the only key has not signed it: the issuer may have published another set.
     pub fn verify(
         &self,
         keys: &KeySet,
         issuer: &str,
         audience: &str,
         now: SystemTime,
-    ) -> Result<Verification, TokenRefusal> {
+    ) -> Result<Option<VerifiedToken>, TokenRefusal> {
         let key = match keys.select(self.header.kid.as_deref(), self.header.alg) {
             Selection::Key(key) => key,
-            Selection::UnknownKid => return Ok(Verification::UnknownKid),
+            Selection::UnknownKid => return Ok(None),
             Selection::Ambiguous => {
                 let reason = "it has no kid, and not exactly one key of the issuer fits";
                 return Err(refuse(RefusalClass::Signature, reason));
             }
         };
         let mut validation = Validation::new(key.algorithm);
+        validation.set_issuer(&[issuer]);
+        validation.set_audience(&[audience]);
+        validation.set_required_spec_claims(&["iss", "aud"]);
         // The times are checked below, by the clock of the gateway and with `iat`.
-        (validation.validate_exp, validation.validate_aud) = (false, false);
-        validation.required_spec_claims.clear();
+        validation.validate_exp = false;
         crypto::install();
         let claims: Claims = match decode(self.text, &key.key, &validation) {
             Ok(decoded) => decoded.claims,
-            Err(error) => match error.kind() {
-                ErrorKind::Json(_) | ErrorKind::Utf8(_) => {
-                    return Err(malformed("its claims are not as those of an ID token"));
-                }
-                // The only key may have been replaced.
-                _ if self.header.kid.is_none() => return Ok(Verification::UnknownKid),
-                _ => {
-                    let reason = "the key of its kid has not signed it";
-                    return Err(refuse(RefusalClass::Signature, reason));
-                }
-            },
+            Err(error) => return self.refused(error.kind()),
         };
-        check_claims(&claims, issuer, audience)?;
-        let issued = check_times(&claims, now)?;
+        if claims.len() > MAX_CLAIMS {
+            return Err(malformed("it has more than 100 claims"));
+        }
+        let made_at = check_times(&claims, now)?;
         let subject = claims
             .get("sub")
             .and_then(Value::as_str)
@@ -198,11 +188,34 @@ impl<'a> IdToken<'a> {
         if !(1..=MAX_SUBJECT).contains(&subject.chars().count()) || subject.contains('\0') {
             return Err(malformed("its sub is no text of 1 to 512 characters"));
         }
-        Ok(Verification::Verified(VerifiedToken {
+        Ok(Some(VerifiedToken {
             subject: subject.to_owned(),
-            issued,
+            issued: made_at,
             claims,
         }))
+    }
+
+    /// The outcome for a token that the library refuses.
+    fn refused(&self, why: &ErrorKind) -> Result<Option<VerifiedToken>, TokenRefusal> {
+        let (class, reason) = match why {
+            ErrorKind::Json(_) | ErrorKind::Utf8(_) => {
+                return Err(malformed("its claims are not as those of an ID token"));
+            }
+            ErrorKind::InvalidIssuer
+            | ErrorKind::InvalidAudience
+            | ErrorKind::InvalidClaimFormat(_)
+            | ErrorKind::MissingRequiredClaim(_) => (
+                RefusalClass::NoKeyMatches,
+                "its iss or aud is not that of the issuer here",
+            ),
+            // The only key may have been replaced.
+            _ if self.header.kid.is_none() => return Ok(None),
+            _ => (
+                RefusalClass::Signature,
+                "the key of its kid has not signed it",
+            ),
+        };
+        Err(refuse(class, reason))
     }
 }
 
@@ -212,84 +225,37 @@ impl fmt::Debug for IdToken<'_> {
     }
 }
 
-/// Checks that the claims are not too many, and for this gateway.
-fn check_claims(claims: &Claims, issuer: &str, audience: &str) -> Result<(), TokenRefusal> {
-    if claims.len() > MAX_CLAIMS || claims.values().any(|value| is_deeper(value, MAX_DEPTH)) {
-        return Err(malformed(
-            "it has more than 100 claims, or claims deeper than 8",
-        ));
-    }
-    if claims.get("iss").and_then(Value::as_str) != Some(issuer) {
-        return Err(refuse(
-            RefusalClass::NoKeyMatches,
-            "it is of another issuer",
-        ));
-    }
-    if has_audience(claims, audience) {
-        Ok(())
-    } else {
-        Err(refuse(
-            RefusalClass::NoKeyMatches,
-            "its aud does not have the audience of the issuer here",
-        ))
-    }
-}
-
-/// Whether a token is for this audience.
-pub(super) fn has_audience(claims: &Claims, audience: &str) -> bool {
-    let is_ours = |value: &Value| value.as_str() == Some(audience);
-    match claims.get("aud") {
-        Some(Value::Array(list)) => list.iter().any(is_ours),
-        Some(one) => is_ours(one),
-        None => false,
-    }
-}
-
-fn is_deeper(value: &Value, most: usize) -> bool {
-    let deeper = |value: &Value| most == 0 || is_deeper(value, most - 1);
-    match value {
-        Value::Array(list) => list.iter().any(deeper),
-        Value::Object(object) => object.values().any(deeper),
-        _ => false,
-    }
-}
-
 /// Checks that a token is valid now, by the clock of the gateway. Returns when it was issued.
 fn check_times(claims: &Claims, now: SystemTime) -> Result<SystemTime, TokenRefusal> {
     let now = now
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs_f64();
-    let time = |name: &str| match claims.get(name) {
-        None => Ok(None),
-        Some(value) => {
-            let seconds = value.as_f64().filter(|it| it.is_finite() && *it >= 0.0);
-            seconds
-                .map(Some)
-                .ok_or_else(|| malformed(format!("its {name} is no time in seconds")))
-        }
+    let time = |name: &str, missing: Option<f64>| {
+        let seconds = claims.get(name).map_or(missing, Value::as_f64);
+        let seconds = seconds.filter(|it| it.is_finite() && *it >= 0.0);
+        seconds.ok_or_else(|| malformed(format!("its {name} is missing, or no time in seconds")))
     };
-    let required = |name: &str| time(name)?.ok_or_else(|| malformed(format!("it has no {name}")));
-    let (ends, issued, begins) = (required("exp")?, required("iat")?, time("nbf")?);
-    let (leeway, max_age) = (LEEWAY.as_secs_f64(), MAX_AGE.as_secs_f64());
-    let wrong = |what: &str, by: f64| {
+    let (ends, issued) = (time("exp", None)?, time("iat", None)?);
+    let begins = time("nbf", Some(0.0))?;
+    let differences = [
+        ("its exp is over", now - ends),
+        ("its iat is ahead", issued - now),
+        (
+            "its iat is older than a day",
+            now - issued - MAX_AGE.as_secs_f64(),
+        ),
+        ("its nbf is ahead", begins - now),
+    ];
+    let wrong = differences
+        .into_iter()
+        .find(|(_, by)| *by > LEEWAY.as_secs_f64());
+    if let Some((what, by)) = wrong {
         let reason = format!("{what} by {by:.0} s, by the clock of this gateway");
-        Err(refuse(RefusalClass::Time, reason))
-    };
-    if ends + leeway <= now {
-        return wrong("its exp is over", now - ends);
+        return Err(refuse(RefusalClass::Time, reason));
     }
-    if issued > now + leeway {
-        return wrong("its iat is ahead", issued - now);
-    }
-    if issued < now - max_age - leeway {
-        return wrong("its iat is older than a day", now - issued - max_age);
-    }
-    match begins {
-        Some(begins) if begins > now + leeway => wrong("its nbf is ahead", begins - now),
-        // No day before or a minute after the clock of the gateway is too much for a time.
-        _ => Ok(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(issued)),
-    }
+    // A time that is a day before or a minute after the clock of the gateway is not too large.
+    Ok(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(issued))
 }
 
 pub(in crate::auth) fn refuse(class: RefusalClass, reason: impl Display) -> TokenRefusal {

@@ -1,8 +1,7 @@
 //! Issuers: who signs ID tokens, and where their keys come from.
 
 use std::{
-    error::Error,
-    iter::successors,
+    fmt::Display,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -21,11 +20,11 @@ use url::Url;
 use crate::{
     bounded_file,
     config::HostPort,
-    tls::{ClientFiles, PemFile, distrust, no_tls},
+    tls::{ClientFiles, PemFile, cause, no_tls},
 };
 
 use super::{
-    id_token::{Claims, has_audience, shown},
+    id_token::shown,
     key_cache::{KeyCache, max_age},
     key_set::KeySet,
 };
@@ -75,11 +74,6 @@ const DISCOVERY: &str = "/.well-known/openid-configuration";
 // === impl IssuerSettings ===
 
 impl IssuerSettings {
-    /// Whether these claims are of a token for this gateway.
-    pub fn is_audience(&self, claims: &Claims) -> bool {
-        has_audience(claims, &self.audience)
-    }
-
     /// The address of an issuer, or of its keys, if a gateway may ask it: over HTTPS, or on this machine.
     pub(in crate::auth) fn address(text: &str) -> Option<Url> {
         let url = Url::parse(text).ok()?;
@@ -105,14 +99,17 @@ impl Issuer {
     }
 
     /// Reads the keys from the file of the operator, if there is one.
-    pub(in crate::auth) fn read_pinned(&mut self) -> Result<(), String> {
+    pub(in crate::auth) fn read_pinned(&self) -> Result<(), String> {
         let KeySource::Pinned(path) = &self.settings.source else {
             return Ok(());
         };
-        let keys = read_pinned(path).map_err(|error| {
-            format!("keys_file of the issuer {:?}: {error}", self.settings.name)
-        })?;
-        *self.cache.get_mut() = KeyCache::pinned(keys, Instant::now());
+        let refused = |why: &dyn Display| {
+            let (name, file) = (&self.settings.name, path.display());
+            format!("keys_file of the issuer {name:?}: cannot read {file}: {why}")
+        };
+        let json = bounded_file::read(path, KeySet::MAX_LEN as u64).map_err(|why| refused(&why))?;
+        let keys = KeySet::parse(&json).map_err(|why| refused(&why))?;
+        *self.cache.lock() = KeyCache::pinned(keys, Instant::now());
         Ok(())
     }
 
@@ -197,17 +194,13 @@ async fn fetch(settings: &IssuerSettings) -> Result<(KeySet, Option<Duration>), 
         .map_err(|_| format!("{discovery} is no OpenID configuration with issuer and jwks_uri"))?;
     let Discovery { issuer, jwks_uri } = found;
     if *issuer != *settings.url {
-        return Err(format!(
-            "the configuration is of the issuer {}",
-            shown(&issuer)
-        ));
+        let issuer = shown(&issuer);
+        return Err(format!("the configuration is of the issuer {issuer}"));
     }
     // Only an issuer on this machine may have its keys without TLS.
     if !jwks_uri.starts_with("https://") && !settings.url.starts_with("http://") {
-        return Err(format!(
-            "jwks_uri is {}, and no https:// address",
-            shown(&jwks_uri)
-        ));
+        let uri = shown(&jwks_uri);
+        return Err(format!("jwks_uri is {uri}, and no https:// address"));
     }
     let (keys, age) = get(&jwks_uri, ca_file.as_deref()).await?;
     let keys = KeySet::parse(&keys).map_err(|error| format!("{}: {error}", shown(&jwks_uri)))?;
@@ -220,7 +213,7 @@ async fn get(text: &str, ca_file: Option<&Path>) -> Result<(Vec<u8>, Option<Dura
         let url = shown(text);
         format!("jwks_uri is {url}; allowed is https://, or http:// to a loopback address")
     })?;
-    let failed = |error: reqwest::Error| cause(&error);
+    let failed = |error: reqwest::Error| cause(&error, "ca_file of the issuer");
     let is_tls = url.scheme() == "https";
     let ca = ca_file.map(|path| PemFile::new("ca_file of the issuer", path));
     let tls = if is_tls {
@@ -257,23 +250,4 @@ async fn get(text: &str, ca_file: Option<&Path>) -> Result<(Vec<u8>, Option<Dura
         }
     }
     Ok((body, age))
-}
-
-fn read_pinned(path: &Path) -> Result<KeySet, String> {
-    let file = path.display();
-    let bytes = bounded_file::read(path, KeySet::MAX_LEN as u64)
-        .map_err(|error| format!("cannot read {file}: {error}"))?;
-    KeySet::parse(&bytes).map_err(|error| format!("{file}: {error}"))
-}
-
-/// The text of an error and of its causes.
-fn cause(error: &reqwest::Error) -> String {
-    if let Some(why) = distrust(error, "ca_file of the issuer") {
-        return format!("its certificate is not trusted: {why}");
-    }
-    let causes = successors(Some(error as &dyn Error), |&error| error.source());
-    causes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }

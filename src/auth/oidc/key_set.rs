@@ -20,22 +20,6 @@ pub(super) struct IssuerKey {
     pub(super) key: DecodingKey,
 }
 
-/// Why a document has no keys of an issuer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeySetError {
-    /// The document is no JSON object with a list `keys`.
-    #[error("it is no JSON Web Key Set, an object with the list keys")]
-    NotASet,
-    /// The document has too many keys.
-    #[error("it has {0} keys; at most {max} are read", max = KeySet::MAX_KEYS)]
-    TooMany(usize),
-    /// None of the keys can verify an ID token.
-    #[error(
-        "it has no key for signatures with RS256 (RSA of 2048 to 4096 bits) or ES256 (P-256), or two of the same kid"
-    )]
-    NoKey,
-}
-
 /// The result of the search for the key of a token.
 pub(super) enum Selection<'a> {
     /// This key alone fits.
@@ -59,15 +43,16 @@ impl KeySet {
     /// The largest number of keys that is read.
     pub const MAX_KEYS: usize = 100;
 
-    /// Reads a JSON Web Key Set. Keys that cannot verify an ID token are left out.
-    pub fn parse(json: &[u8]) -> Result<Self, KeySetError> {
+    /// Reads a JSON Web Key Set. Keys that cannot verify an ID token are left out. A failure is a text for the log.
+    pub fn parse(json: &[u8]) -> Result<Self, &'static str> {
         #[derive(Deserialize)]
         struct Document {
             keys: Vec<Value>,
         }
-        let Document { keys } = serde_json::from_slice(json).map_err(|_| KeySetError::NotASet)?;
+        let Document { keys } = serde_json::from_slice(json)
+            .map_err(|_| "it is no JSON Web Key Set, an object with the list keys")?;
         if keys.len() > Self::MAX_KEYS {
-            return Err(KeySetError::TooMany(keys.len()));
+            return Err("it has more than 100 keys");
         }
         // A key of a kind that is not known here says nothing against the others.
         let mut keys: Vec<_> = keys.into_iter().filter_map(IssuerKey::read).collect();
@@ -77,7 +62,9 @@ impl KeySet {
             key.kid.is_none() || kids.iter().filter(|kid| **kid == key.kid).count() == 1
         });
         if keys.is_empty() {
-            return Err(KeySetError::NoKey);
+            return Err(
+                "it has no key for RS256 (RSA of 2048 to 4096 bits) or ES256 (P-256), or two of one kid",
+            );
         }
         Ok(Self(keys))
     }

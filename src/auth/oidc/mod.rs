@@ -8,8 +8,6 @@
 mod claims;
 mod crypto;
 mod exchanged_key;
-#[cfg(any(test, feature = "fuzzing"))]
-mod fuzzed;
 mod id_token;
 mod issuer;
 mod key_cache;
@@ -17,16 +15,15 @@ mod key_set;
 mod rules;
 mod template;
 
-pub(super) use claims::{ClaimRules, RULE, public_subjects};
+pub(crate) use claims::ClaimRules;
+pub(super) use claims::{RULE, public_subjects};
 pub(super) use exchanged_key::{ExchangedContent, PURPOSE};
 pub use exchanged_key::{ExchangedKey, Rendered};
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use fuzzed::fuzzed_token;
 pub use id_token::{Claims, IdToken, RefusalClass, TokenRefusal, VerifiedToken};
-pub(super) use id_token::{Verification, refuse, shown};
+pub(super) use id_token::{refuse, shown};
 pub(super) use issuer::FETCH_LIMIT;
 pub use issuer::{Issuer, IssuerSettings, KeySource};
-pub use key_set::{KeySet, KeySetError};
+pub use key_set::KeySet;
 pub use rules::ExchangeRules;
-pub(super) use rules::RulesHash;
-pub(super) use template::Template;
+pub(super) use rules::rules_hash;
+pub(crate) use template::Template;

@@ -59,8 +59,8 @@ impl Template {
     /// Reads a template of a text that people see. In a link, no claim may choose the host.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         let template = Self::parse(text)?;
-        let begin = template.claims.first().map(|(begin, _)| begin);
-        let has_host = |begin: &Box<str>| match begin.strip_prefix(LINK) {
+        let begin = template.claims.first().map(|(begin, _)| &**begin);
+        let has_host = |begin: &str| match begin.strip_prefix(LINK) {
             Some(host) => host.contains('/'),
             None => true,
         };

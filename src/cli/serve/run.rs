@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::{
     audit::Audit,
-    auth::{Gate, KeysFile, KeysWatch, SecretWatch, SessionSeal},
+    auth::{Gate, KeysFile, KeysWatch, SessionSeal},
     cli::{
         caller::environment::Environment,
         config::SourceArgs,
@@ -137,7 +137,7 @@ async fn run(
     if let StoreUrl::Embedded(directory) = &config.store
         && config.auth.session_secret_file.is_empty()
     {
-        gate.keep_exchanged(directory);
+        gate.keep_exchanged_in(directory);
     }
     let metrics = Metrics::default();
     // The store is wrapped from outside, so that its metric is the time for which the engine waits for an answer.
@@ -281,21 +281,15 @@ fn gate(
     if !config.has_keys() {
         return Ok(Gate::open());
     }
-    let (watch, ring) = KeysWatch::open(KeysFile::configured(config, store))?;
+    let (watch, ring) = KeysWatch::open(KeysFile::configured(config, store), config)?;
     info!(
         keys = ring.keys().len(),
         file = config.keys_file,
         "the API keys were read"
     );
-    let secret_watch = SecretWatch::new(config);
     let seal = SessionSeal::open_configured(config)?;
     let gate = Gate::guarded(ring, seal, config, Arc::clone(clock));
     lifecycle.spawn_background(gate.clone().keep_issuers(lifecycle.clone()));
-    if let Some(watch) = secret_watch {
-        let asked = Arc::new(Notify::new());
-        signals.reload.push(Arc::clone(&asked));
-        lifecycle.spawn_background(watch.keep_current(gate.clone(), asked, lifecycle.clone()));
-    }
     let asked = Arc::new(Notify::new());
     signals.reload.push(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());

@@ -145,7 +145,12 @@ pub(super) fn record(mut fact: HistoryEntry) -> HistoryRecord {
         let fields = json.as_object_mut().expect("a fact has fields");
         fields.retain(|_, value| !value.is_null());
         let text = json.to_string();
-        if text.len() <= MAX_BYTES || fact.metadata.pop_last().is_none() {
+        // Links stay longest: a link that an API key declares leads to the job, whatever the job says of itself.
+        let is_link = |name: &&String| fact.metadata[*name].starts_with("https://");
+        let names = || fact.metadata.keys().rev();
+        let last = names().find(|name| !is_link(name)).or(names().next());
+        let last = last.filter(|_| text.len() > MAX_BYTES).cloned();
+        if last.and_then(|name| fact.metadata.remove(&name)).is_none() {
             let record = HistoryRecord::new(fact.fencing_token, &text, is_vital);
             return if is_proof(&fact) {
                 record
@@ -197,6 +202,23 @@ mod tests {
         assert_eq!(fact.metadata.len(), 3);
         let metadata = whole.metadata.clone();
         assert_eq!(HistoryEntry { metadata, ..fact }, whole);
+    }
+
+    #[test]
+    fn a_link_to_the_job_stays_whatever_the_caller_says_of_itself() {
+        let run = "https://ci.example/acme/web/7";
+        let entries = (b'a'..=b'z')
+            .step_by(2)
+            .map(|name| (char::from(name).to_string(), "x".repeat(99)));
+        let entries = entries.chain([("run".to_owned(), run.to_owned())]);
+        let said = Said {
+            metadata: Metadata::new(entries.collect()).unwrap(),
+            ..Said::default()
+        };
+        let fence = FencingToken::new(42).unwrap();
+        let fact = read(&record(entry(fence, Mode::Exclusive, &said)).text).unwrap();
+        assert_eq!(fact.metadata["run"], run);
+        assert!((2..14).contains(&fact.metadata.len()));
     }
 
     #[test]

@@ -220,7 +220,7 @@ pub(super) fn audited(lease: &HeldLease) -> AuditedLease<'_> {
     AuditedLease {
         fence: Some(lease.fence),
         owner: lease.said.owner.as_ref().map(Owner::as_str),
-        reserved_by: reservation.and_then(|it| it.by.as_deref()),
+        reserved_by: reservation.and_then(|it| it.by_label()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{borrow::Cow, time::Duration};
 use http::HeaderValue;
 
 use crate::{
-    auth::{Access, Excess, ExchangeError, Permission, Refusal, RefusalClass, TokenRefusal},
+    auth::{Access, Excess, ExchangeError, Permission, Refusal},
     clock::{Clock, SystemClock, rfc3339},
     engine::{
         AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
@@ -563,26 +563,10 @@ impl From<Refusal> for Problem {
 impl From<ExchangeError> for Problem {
     fn from(error: ExchangeError) -> Self {
         match error {
-            ExchangeError::Token(TokenRefusal { class, reason }) => {
-                let detail = match class {
-                    RefusalClass::Malformed => {
-                        "The ID token is refused (malformed): it is no JSON Web Token of an issuer, or lacks claims."
-                    }
-                    RefusalClass::Signature => {
-                        "The ID token is refused (signature): no key of its issuer has signed it with RS256 or ES256."
-                    }
-                    RefusalClass::Time => {
-                        "The ID token is refused (time): it has expired, or is not valid yet, by the clock of this \
-                         gateway. Ask for a new one. If that does not help, compare the clocks: the header `Date` has \
-                         the gateway's."
-                    }
-                    RefusalClass::NoKeyMatches => {
-                        "The ID token is refused (no key matches): it is valid, and no API key of this gateway is for its \
-                         issuer, audience and claims. The log of the gateway says which claim differs."
-                    }
-                };
+            ExchangeError::Token(refusal) => {
+                let detail = format!("The ID token is refused {}.", refusal.class);
                 let problem = Self::new(Code::Unauthorized, detail).with(Extra::Challenge(INVALID));
-                problem.caused_by(format!("ID token, {class}: {reason}"))
+                problem.caused_by(refusal.to_string())
             }
             ExchangeError::Refused(refusal) => refusal.into(),
             ExchangeError::Busy => {

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use latchgate::lifecycle::Lifecycle;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
@@ -40,6 +41,8 @@ pub(crate) enum Mode {
     Redirects,
     /// Nothing for longer than a gateway waits.
     Hangs,
+    /// A byte now and then, each long before a gateway stops waiting for a byte.
+    Drips,
     /// More than a gateway reads.
     IsHuge,
     /// The configuration of another issuer.
@@ -64,9 +67,10 @@ impl MockIssuer {
             asked: AtomicUsize::new(0),
         });
         let shared = Arc::clone(&state);
-        tokio::spawn(async move {
+        let (lifecycle, tasks) = (Lifecycle::new(), Lifecycle::new());
+        lifecycle.spawn_background(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, address, Arc::clone(&shared)));
+                tasks.spawn_background(answer(stream, address, Arc::clone(&shared)));
             }
         });
         Self { address, state }
@@ -102,13 +106,21 @@ async fn answer(mut stream: TcpStream, address: SocketAddr, state: Arc<State>) {
     let mode = *state.mode.lock();
     let is_discovery = head.starts_with("GET /.well-known/openid-configuration ");
     let url = |path: &str| format!("http://{address}{path}");
-    let (status, body, more) = match mode {
+    let (status, body, header) = match mode {
         Mode::Fails(status) => (status, "<html>busy</html>".to_owned(), String::new()),
         Mode::Redirects => (
             302,
             String::new(),
             format!("location: {}\r\n", url("/keys")),
         ),
+        Mode::Drips => {
+            let begin = b"HTTP/1.1 200 x\r\ncontent-length: 1000\r\n\r\n";
+            drop(stream.write_all(begin).await);
+            while stream.write_all(b" ").await.is_ok() {
+                sleep(Duration::from_millis(200)).await;
+            }
+            return;
+        }
         Mode::Hangs => return sleep(Duration::from_mins(1)).await,
         _ if is_discovery => {
             let issuer = if matches!(mode, Mode::IsAnother) {
@@ -139,7 +151,7 @@ async fn answer(mut stream: TcpStream, address: SocketAddr, state: Arc<State>) {
         }
     };
     let answer = format!(
-        "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n{more}\r\n{body}",
+        "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n{header}\r\n{body}",
         body.len()
     );
     // A gateway that reads no further closes the connection.

@@ -148,15 +148,15 @@ fn a_wrong_value_is_named_with_its_line() {
         ),
         (
             "claims = { sub = '*' }",
-            "claims.sub of the key \"k\" is \"*\" (line 8 ",
+            "claims of the key \"k\" is a table (line 8 of keys.toml); allowed is for \"sub\" a text",
         ),
         (
             "claims = { sub = 1.5 }",
-            "claims.sub of the key \"k\" is 1.5 (line 8 ",
+            "claims of the key \"k\" is a table (line 8 of keys.toml); allowed is for \"sub\" a text",
         ),
         (
             "claims = { a.b = 'x' }",
-            "claims.a.b of the key \"k\" is \"x\" (line 8 ",
+            "claims of the key \"k\" is a table (line 8 of keys.toml); allowed is for \"a\" a text",
         ),
         (
             &format!("{claims}\nsession_ms = 86_400_001"),
@@ -168,7 +168,7 @@ fn a_wrong_value_is_named_with_its_line() {
         ),
         (
             &format!("{claims}\nmetadata = {{ run = 'https://{{x}}/' }}"),
-            "metadata.run of the key \"k\" is ",
+            "metadata of the key \"k\" is a table (line 9 of keys.toml); allowed is for \"run\" a text",
         ),
         (
             &format!("{claims}\nmetadata = 'x'"),

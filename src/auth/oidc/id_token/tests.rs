@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::KeyPair;
 use serde_json::{Value, json};
 
-use super::{Claims, IdToken, RefusalClass, Verification, VerifiedToken};
+use super::{Claims, IdToken, RefusalClass, VerifiedToken};
 use crate::auth::oidc::key_set::KeySet;
 
 #[path = "../../../../tests/it/support/signer.rs"]
@@ -48,13 +48,9 @@ fn verify(signer: &Signer, token: &str) -> Outcome {
         refusal.class
     };
     let verified = IdToken::parse(token).map_err(class)?;
-    match verified
+    verified
         .verify(&keys(signer), ISSUER, AUDIENCE, now)
-        .map_err(class)?
-    {
-        Verification::Verified(token) => Ok(Some(token)),
-        Verification::UnknownKid => Ok(None),
-    }
+        .map_err(class)
 }
 
 fn with_header(header: &Value) -> Outcome {
@@ -281,7 +277,7 @@ fn the_times_are_there_and_are_numbers() {
 #[test]
 fn clocks_may_differ_by_a_minute() {
     for (name, fits, misfits) in [
-        ("exp", NOW - 59, NOW - 60),
+        ("exp", NOW - 60, NOW - 61),
         ("iat", NOW + 60, NOW + 61),
         ("nbf", NOW + 60, NOW + 61),
         ("iat", NOW - 24 * 3_600, NOW - 24 * 3_600 - 61),
@@ -344,11 +340,7 @@ fn size_depth_and_number_of_claims_are_bounded() {
     );
     accepts(with_claims(&with("x", json!("x".repeat(10_000)))));
     let deep = |depth| (0..depth).fold(json!(1), |value, _| json!([value]));
-    accepts(with_claims(&with("x", deep(8))));
-    assert_eq!(
-        refused(with_claims(&with("x", deep(10)))),
-        RefusalClass::Malformed
-    );
+    accepts(with_claims(&with("x", deep(100))));
     assert_eq!(
         refused(with_claims(&with("x", deep(1_000)))),
         RefusalClass::Malformed

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
 use serde_json::{Value, json};
 
-use super::{KeySet, KeySetError, Selection};
+use super::{KeySet, Selection};
 
 /// A random modulus of so many bits: no test signs with it.
 fn rsa(kid: Option<&str>, bits: usize) -> Value {
@@ -23,7 +23,7 @@ fn with(mut key: Value, field: &str, value: Value) -> Value {
     key
 }
 
-fn parse(keys: &[Value]) -> Result<KeySet, KeySetError> {
+fn parse(keys: &[Value]) -> Result<KeySet, &'static str> {
     KeySet::parse(json!({ "keys": keys }).to_string().as_bytes())
 }
 
@@ -65,11 +65,8 @@ fn a_key_that_cannot_verify_an_id_token_is_left_out() {
         json!("text"),
         json!(null),
     ] {
-        assert_eq!(
-            parse(std::slice::from_ref(&unfit)).unwrap_err(),
-            KeySetError::NoKey,
-            "{unfit}"
-        );
+        let why = parse(std::slice::from_ref(&unfit)).unwrap_err();
+        assert!(why.starts_with("it has no key"), "{unfit}");
         assert_eq!(
             parse(&[unfit.clone(), p256("k2")]).unwrap().0.len(),
             1,
@@ -80,10 +77,8 @@ fn a_key_that_cannot_verify_an_id_token_is_left_out() {
 
 #[test]
 fn of_two_keys_with_one_kid_neither_counts() {
-    assert_eq!(
-        parse(&[p256("k"), p256("k")]).unwrap_err(),
-        KeySetError::NoKey
-    );
+    let why = parse(&[p256("k"), p256("k")]).unwrap_err();
+    assert!(why.ends_with("two of one kid"), "{why}");
     let set = parse(&[p256("k"), rsa(Some("k"), 2_048), p256("other")]).unwrap();
     assert!(matches!(
         set.select(Some("k"), Algorithm::ES256),
@@ -136,13 +131,10 @@ fn a_document_of_another_kind_is_refused() {
         r#"{"keys": {}}"#,
         "<html>busy</html>",
     ] {
-        assert_eq!(
-            KeySet::parse(bad.as_bytes()).unwrap_err(),
-            KeySetError::NotASet,
-            "{bad}"
-        );
+        let why = KeySet::parse(bad.as_bytes()).unwrap_err();
+        assert!(why.starts_with("it is no JSON Web Key Set"), "{bad}");
     }
     let keys: Vec<_> = (0..101).map(|number| p256(&number.to_string())).collect();
-    assert_eq!(parse(&keys).unwrap_err(), KeySetError::TooMany(101));
+    assert_eq!(parse(&keys).unwrap_err(), "it has more than 100 keys");
     assert!(parse(&keys[..100]).is_ok());
 }

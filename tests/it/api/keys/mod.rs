@@ -2,6 +2,7 @@
 
 mod cookies;
 mod exchange;
+mod exchanged;
 mod limits;
 mod permissions;
 mod revoked;
