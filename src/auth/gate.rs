@@ -43,7 +43,8 @@ pub(super) struct GateInner {
     pub(super) limiter: AddressLimiter,
     pub(super) seal: ArcSwap<SessionSeal>,
     session_ttl: Duration,
-    /// How much of its limits each API key has used, by the name of the key.
+    /// How much of its limits each API key has used, by the name of the key; and each caller, by its mark, of the limits for
+    /// each caller.
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
     /// Whether the keys file has become invalid since the keys were read.
     is_outdated: watch::Sender<bool>,
@@ -171,7 +172,9 @@ impl Gate {
         let Some(guarded) = &self.0 else { return };
         ring.keep_issuers(&guarded.ring.borrow());
         let is_named = |name: &Arc<str>| ring.keys().iter().any(|key| key.name == *name);
-        guarded.tallies.lock().retain(|name, _| is_named(name));
+        let mut tallies = guarded.tallies.lock();
+        tallies.retain(|name, tally| is_named(name) || tally.is_in_use());
+        drop(tallies);
         guarded.ring.send_replace(Arc::new(ring));
         guarded.is_outdated.send_replace(false);
         guarded.keep_exchanged();
@@ -307,12 +310,23 @@ impl GateInner {
         session_until: Option<SystemTime>,
     ) -> Access {
         let mut tallies = self.tallies.lock();
-        let tally = tallies.entry(Arc::clone(&key.name)).or_default();
+        let mut tally = |of: &Arc<str>| Arc::clone(tallies.entry(Arc::clone(of)).or_default());
+        let own = match &admitted {
+            Admitted::Exchanged(it) if key.per_caller != KeyLimits::default() => {
+                Some(tally(&it.mark))
+            }
+            _ => None,
+        };
+        let tally = tally(&key.name);
+        if tallies.len() > MAX_TALLIES {
+            tallies.retain(|_, tally| tally.is_in_use());
+        }
         Access(Some(Authenticated {
             key: Arc::clone(key),
             admitted,
             gate: Arc::clone(self),
-            tally: Arc::clone(tally),
+            tally,
+            own,
             session_until,
             keeps: false,
         }))
@@ -341,6 +355,8 @@ struct Authenticated {
     admitted: Admitted,
     gate: Arc<GateInner>,
     tally: Arc<Tally>,
+    /// The tally of this caller alone, if its API key has limits for each caller.
+    own: Option<Arc<Tally>>,
     /// When the session ends, if the caller was admitted with a session.
     session_until: Option<SystemTime>,
     /// Whether the caller only keeps a lease, for which an exchanged key lasts longer.
@@ -359,6 +375,8 @@ enum Admitted {
 /// How many ID tokens may be verified at a time: a verification takes a fraction of a millisecond, and anybody may ask
 /// for one.
 const MAX_VERIFICATIONS: usize = 4;
+/// How many tallies are kept of API keys and callers that have no lease, waiter or stream.
+const MAX_TALLIES: usize = 20_000;
 /// How far ahead of this gateway's clock an exchange may have been.
 const MAX_AHEAD: Duration = Duration::from_mins(1);
 
@@ -498,9 +516,12 @@ impl Access {
         let Some(authenticated) = &self.0 else {
             return Ok(());
         };
-        authenticated
-            .tally
-            .request(authenticated.key.limits.rate, Instant::now())
+        let now = Instant::now();
+        if let Some((own, limits)) = authenticated.own() {
+            own.request(limits.rate, now)?;
+        }
+        let rate = authenticated.key.limits.rate;
+        authenticated.tally.request(rate, now)
     }
 
     /// Counts a check of a fencing token, of which there may be so many a second, and as many at once after a pause.
@@ -537,20 +558,28 @@ impl Access {
 
     /// Counts a request that may wait against the key's limit of waiters, until the returned slot is dropped.
     pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
-        let Some(Authenticated { key, tally, .. }) = &self.0 else {
+        let Some(it) = &self.0 else {
             return Ok(None);
         };
-        let most = key.limits.max_waiters.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        tally.waiter(most).map(Some)
+        let most = |limits: &KeyLimits| limits.max_waiters.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        let slot = it.tally.waiter(most(&it.key.limits))?;
+        Ok(Some(match it.own() {
+            None => slot,
+            Some((own, limits)) => own.waiter(most(limits))?.within(slot),
+        }))
     }
 
     /// Counts a stream against the key's limit of streams, until the returned slot is dropped.
     pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
-        let Some(Authenticated { key, tally, .. }) = &self.0 else {
+        let Some(it) = &self.0 else {
             return Ok(None);
         };
-        let most = key.limits.max_streams.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        tally.stream(most).map(Some)
+        let most = |limits: &KeyLimits| limits.max_streams.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        let slot = it.tally.stream(most(&it.key.limits))?;
+        Ok(Some(match it.own() {
+            None => slot,
+            Some((own, limits)) => own.stream(most(limits))?.within(slot),
+        }))
     }
 }
 
@@ -607,8 +636,21 @@ impl Authenticated {
 
     /// Counts a request that was carried out before it could be refused.
     fn force_count_request(&self) {
-        let rate = self.key.limits.rate;
-        self.tally.force_take(rate, Instant::now());
+        let (rate, now) = (self.key.limits.rate, Instant::now());
+        self.tally.force_take(rate, now);
+        if let Some((own, limits)) = self.own() {
+            own.force_take(limits.rate, now);
+        }
+    }
+
+    /// The tally of all callers of the API key, and that of this caller alone if it has limits; each with its limits.
+    fn tallies(&self) -> impl Iterator<Item = (&Arc<Tally>, &KeyLimits)> {
+        std::iter::once((&self.tally, &self.key.limits)).chain(self.own())
+    }
+
+    /// The tally of this caller alone, and its limits.
+    fn own(&self) -> Option<(&Arc<Tally>, &KeyLimits)> {
+        Some((self.own.as_ref()?, &self.key.per_caller))
     }
 }
 
@@ -692,20 +734,24 @@ impl Authorization {
         let Some((authenticated, name)) = &self.0 else {
             return Ok(None);
         };
-        let Some(most) = authenticated.key.limits.max_leases else {
-            return Ok(None);
-        };
-        let request = idempotency.map(|hash| (hash, name.clone()));
-        let account = &authenticated.tally.leases;
-        account.take(most, request, Instant::now()).map(Some)
+        let (request, now) = (idempotency.map(|hash| (hash, name.clone())), Instant::now());
+        let mut slot = None;
+        for (tally, limits) in authenticated.tallies() {
+            if let Some(most) = limits.max_leases {
+                slot = Some(tally.leases.take(most, request.clone(), slot, now)?);
+            }
+        }
+        Ok(slot)
     }
 
     /// Takes a slot for a lease that the caller has already and keeps here. There is always a slot, because a limit
     /// must not cost a holder its lock.
     pub fn adopted_slot(&self) -> Option<LeaseSlot> {
         let (authenticated, _) = self.0.as_ref()?;
-        authenticated.key.limits.max_leases?;
-        Some(authenticated.tally.leases.adopt())
+        let limited = authenticated
+            .tallies()
+            .filter(|(_, limits)| limits.max_leases.is_some());
+        limited.fold(None, |sum, (tally, _)| Some(tally.leases.adopt(sum)))
     }
 
     /// Waits until the caller is no longer authorized: within seconds of an expiry, at once after a change of the

@@ -22,6 +22,8 @@ pub struct KeyEntry {
     pub expires_at: Option<SystemTime>,
     /// The limits of the key.
     pub limits: KeyLimits,
+    /// The limits of each caller that the key admits by ID tokens; `limits` are the sum.
+    pub per_caller: KeyLimits,
     /// The rules by which ID tokens are exchanged for the key, if it has no secrets.
     pub exchange: Option<Arc<ExchangeRules>>,
 }

@@ -58,6 +58,22 @@ const MAX_SECRETS: usize = 2;
 const MAX_LIMIT_VALUE: u64 = 1_000_000;
 /// The two kinds of tables.
 const KINDS: [&str; 2] = ["issuer", "key"];
+/// The names of the limits of a key.
+const LIMITS: [&str; 5] = [
+    "requests_per_second",
+    "burst",
+    "max_leases",
+    "max_waiters",
+    "max_streams",
+];
+/// The names of the limits of each caller of a key.
+const PER_CALLER: [&str; 5] = [
+    "per_caller.requests_per_second",
+    "per_caller.burst",
+    "per_caller.max_leases",
+    "per_caller.max_waiters",
+    "per_caller.max_streams",
+];
 /// The ends of the paths of tables in a table, whose names the operator chooses.
 const TABLES: [&str; 2] = [".claims", ".metadata"];
 
@@ -206,17 +222,23 @@ impl<'a> Table<'a> {
         };
         let mut names = Vec::new();
         let permissions = self.permissions(has_issuer.then_some(&mut names))?;
+        let (mut per_caller, mut exchange) = (KeyLimits::default(), None);
+        if has_issuer {
+            per_caller = self.limits(PER_CALLER)?;
+            exchange = Some(Arc::new(self.exchange(names, issuers)?));
+        }
+        let ttl = self.number("max_ttl_ms", Ttl::MIN.as_millis(), Ttl::MAX.as_millis())?;
         Ok(KeyEntry {
             name: name.into(),
             secrets,
             permissions,
             expires_at: self.time("expires_at")?,
-            limits: self.limits()?,
-            exchange: if has_issuer {
-                Some(Arc::new(self.exchange(names, issuers)?))
-            } else {
-                None
+            limits: KeyLimits {
+                max_ttl: ttl.and_then(|ms| Ttl::from_millis(ms).ok()),
+                ..self.limits(LIMITS)?
             },
+            per_caller,
+            exchange,
         })
     }
 
@@ -268,27 +290,28 @@ impl<'a> Table<'a> {
         Ok(permissions)
     }
 
-    fn limits(&mut self) -> Result<KeyLimits, KeysFileError> {
-        let ttl = self.number("max_ttl_ms", Ttl::MIN.as_millis(), Ttl::MAX.as_millis())?;
-        let per_second = self.number("requests_per_second", 1, MAX_LIMIT_VALUE)?;
-        let burst = self.number("burst", 1, MAX_LIMIT_VALUE)?;
+    /// Reads the limits, whose names in the file are `names`.
+    fn limits(&mut self, names: [&'static str; 5]) -> Result<KeyLimits, KeysFileError> {
+        let [rate, burst_name, max_leases, max_waiters, max_streams] = names;
+        let per_second = self.number(rate, 1, MAX_LIMIT_VALUE)?;
+        let burst = self.number(burst_name, 1, MAX_LIMIT_VALUE)?;
         if per_second.is_none() && burst.is_some() {
-            return Err(self.refuse("burst", "nothing without requests_per_second"));
+            return Err(self.refuse(burst_name, "nothing without requests_per_second"));
         }
         let mut count = |field, least| {
             let count = self.number(field, least, MAX_LIMIT_VALUE);
             count.map(|count| count.and_then(|count| usize::try_from(count).ok()))
         };
         Ok(KeyLimits {
-            max_ttl: ttl.and_then(|ms| Ttl::from_millis(ms).ok()),
+            max_ttl: None,
             rate: per_second.map(|rate| Rate {
                 per_second: rate as f64,
                 // The default burst is the rate of one second.
                 burst: burst.unwrap_or(rate) as f64,
             }),
-            max_leases: count("max_leases", 1)?,
-            max_waiters: count("max_waiters", 0)?,
-            max_streams: count("max_streams", 0)?,
+            max_leases: count(max_leases, 1)?,
+            max_waiters: count(max_waiters, 0)?,
+            max_streams: count(max_streams, 0)?,
         })
     }
 

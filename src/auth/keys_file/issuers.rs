@@ -41,14 +41,9 @@ impl<'a> Table<'a> {
             .ok_or_else(|| self.refuse("url", URL))?;
         let address = IssuerSettings::address(url).filter(|it| it.query().is_none());
         let address = address.ok_or_else(|| self.refuse("url", URL))?;
-        let is_other = |is_same: &dyn Fn(&IssuerSettings) -> bool| {
-            !others.iter().any(|it| is_same(&it.settings))
-        };
-        if !is_other(&|it| *it.name == *name) {
-            return Err(self.refuse("name", "a name that no other issuer has"));
-        }
-        if !is_other(&|it| *it.url == *url) {
-            return Err(self.refuse("url", "a URL that no other issuer has"));
+        let mut others = others.iter().map(|it| &it.settings);
+        if others.any(|it| *it.name == *name || *it.url == *url) {
+            return Err(self.refuse("url", "a URL, and a name, that no other issuer has"));
         }
         let audience = self
             .text("audience", AUDIENCE)?

@@ -15,26 +15,19 @@ use crate::auth::seal::Seal;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::auth) struct ExchangedContent {
     /// The name of the API key that admits the caller.
-    #[serde(rename = "n")]
     pub(in crate::auth) name: String,
     /// The hash of the issuer, audience and claims of the API key at the exchange. The exchanged key counts only while
     /// the API key has the same.
-    #[serde(rename = "h")]
     pub(in crate::auth) rules: String,
     /// The URL of the issuer.
-    #[serde(rename = "i")]
     pub(in crate::auth) issuer: String,
     /// The subject of the token.
-    #[serde(rename = "s")]
     pub(in crate::auth) subject: String,
     /// The claims that tell the workloads of one subject apart, as JSON.
-    #[serde(rename = "w")]
     pub(in crate::auth) workload: String,
     /// When the token was exchanged, in milliseconds since 1970.
-    #[serde(rename = "a")]
     pub(in crate::auth) at_ms: u64,
     /// When the exchanged key ends, in milliseconds since 1970.
-    #[serde(rename = "u")]
     pub(in crate::auth) until_ms: u64,
     /// What the token has made of the templates.
     #[serde(flatten)]
@@ -45,13 +38,10 @@ pub(in crate::auth) struct ExchangedContent {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rendered {
     /// The owner of the caller's leases, if the API key declares one.
-    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The metadata of the caller's leases that the API key declares.
-    #[serde(rename = "m", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// The beginnings of lock names that the API key permits by claims: each template and what it has become.
-    #[serde(rename = "p", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prefixes: BTreeMap<String, String>,
 }
 
@@ -189,7 +179,7 @@ mod tests {
             subject: "x".repeat(chars),
             ..content()
         };
-        assert!(ExchangedKey::seal(&with(1_900), &seal).is_some());
+        assert!(ExchangedKey::seal(&with(1_700), &seal).is_some());
         assert!(ExchangedKey::seal(&with(2_300), &seal).is_none());
         let long = format!(
             "lgx_{}",

@@ -117,23 +117,21 @@ impl<'a> IdToken<'a> {
                 format!("its algorithm is {:?}", header.alg),
             ));
         }
-        // A token of another kind, such as an access token, is not about who calls.
-        if header
-            .typ
-            .as_deref()
-            .is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT"))
-        {
-            return Err(malformed("its typ is not JWT"));
-        }
-        // A token must not say which key verifies it, nor ask for rules that no gateway knows.
-        let names_key = header.jku.is_some()
+        // A token of another kind, such as an access token, is not about who calls. A token must not say which key verifies
+        // it, nor ask for rules that no gateway knows.
+        let is_typed = |typ: &String| !typ.eq_ignore_ascii_case("JWT");
+        let is_odd = header.typ.as_ref().is_some_and(is_typed)
+            || header.jku.is_some()
             || header.jwk.is_some()
             || header.x5u.is_some()
-            || header.x5c.is_some();
-        if names_key || header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
-            return Err(malformed(
-                "its header has jku, jwk, x5u, x5c, crit, enc or zip",
-            ));
+            || header.x5c.is_some()
+            || header.crit.is_some()
+            || header.enc.is_some()
+            || header.zip.is_some();
+        if is_odd {
+            let reason =
+                "its typ is not JWT, or its header has jku, jwk, x5u, x5c, crit, enc or zip";
+            return Err(malformed(reason));
         }
         let Issuer { iss: issuer } = insecure_decode_claims(text)
             .map_err(|_| malformed("its claims are no JSON object with one iss"))?;

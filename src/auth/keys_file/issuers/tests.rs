@@ -163,6 +163,14 @@ fn a_wrong_value_is_named_with_its_line() {
             "session_ms of the key \"k\" is 86400001 (line 9 ",
         ),
         (
+            &format!("{claims}\nper_caller = {{ burst = 2 }}"),
+            "per_caller.burst of the key \"k\" is 2 (line 9 ",
+        ),
+        (
+            &format!("{claims}\nper_caller = {{ max_ttl_ms = 2000 }}"),
+            "there is no per_caller.max_ttl_ms of the key \"k\" (line 9 ",
+        ),
+        (
             &format!("{claims}\nowner = '{{a'"),
             "owner of the key \"k\" is \"{a\" (line 9 ",
         ),
@@ -253,12 +261,12 @@ fn an_issuer_is_reached_over_https_or_on_this_machine() {
     assert!(
         read(&twice)
             .unwrap_err()
-            .contains("a URL that no other issuer has")
+            .contains("that no other issuer has")
     );
     assert!(
         read(&format!("{ISSUER}{ISSUER}"))
             .unwrap_err()
-            .contains("a name that no other issuer has")
+            .contains("that no other issuer has")
     );
     let message = read("[[issuer]]\nname = 'i'\nurl = 'https://x'").unwrap_err();
     assert!(

@@ -167,6 +167,38 @@ async fn an_issuer_that_drips_is_given_up() {
     .await;
 }
 
+#[tokio::test]
+async fn each_caller_has_limits_of_its_own_and_those_of_the_key_are_the_sum() {
+    let limits =
+        "per_caller = { max_leases = 2, max_waiters = 1, requests_per_second = 1, burst = 5 }\n";
+    let rig = Rig::start(&format!("{KEY}max_leases = 3\nmax_waiters = 1\n{limits}")).await;
+    let (web, api) = (rig.key("acme/web").await, rig.key("acme/api").await);
+    let acquire = async |key: &str, lock: &str| {
+        let line = format!("POST /locks/deploy:{lock}");
+        rig.ask(&line, key, "{}").await.status
+    };
+    let seen = [acquire(&web, "a").await, acquire(&web, "b").await];
+    assert_eq!((seen, acquire(&web, "c").await), ([201, 201], 429));
+    assert_eq!(acquire(&api, "c").await, 201);
+    // The other caller has room, and the key has none.
+    assert_eq!(acquire(&api, "d").await, 429);
+    // With the exchange, these are more than five requests of one caller.
+    let looks = async |key: &str| rig.ask("GET /locks/x", key, "").await.status;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(looks(&web).await);
+    }
+    assert_eq!(seen.last(), Some(&429), "{seen:?}");
+    assert_eq!(looks(&api).await, 200);
+    // A new key is the same caller, and a change of the keys forgets no lease.
+    rig.replace(&format!(
+        "{KEY}max_leases = 4\nper_caller = {{ max_leases = 2 }}\n"
+    ));
+    assert_eq!(acquire(&rig.key("acme/web").await, "e").await, 429);
+    assert_eq!(acquire(&api, "e").await, 201);
+    assert_eq!(acquire(&api, "f").await, 429);
+}
+
 /// A gateway without a service, which shares an issuer and a file of secrets with others.
 struct Peer {
     gate: Gate,
