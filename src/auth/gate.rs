@@ -480,12 +480,9 @@ impl Access {
 
     /// Whether a permission is granted now on every lock.
     pub fn still_permits_all(&self, permission: Permission) -> bool {
-        let on_all = |key: &KeyEntry| {
-            let names = key.permissions.names(permission);
-            names.contains_all(&NamePrefix::default())
-        };
-        let authenticated = self.0.as_ref();
-        authenticated.is_none_or(|it| it.still(on_all))
+        let all = NamePrefix::default();
+        let on_all = |key: &KeyEntry| key.permissions.names(permission).contains_all(&all);
+        self.0.as_ref().is_none_or(|it| it.still(on_all))
     }
 
     /// The returned future ends when the caller's permissions may have been reduced: a stream must then check

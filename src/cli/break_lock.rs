@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::{
     client::{Client, ClientError, HeldLock, Holder, Inspection, ListRequest, LockState, Rest},
-    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Owner, Reason},
+    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Owner, Reason, SearchText},
 };
 
 use super::{
@@ -46,14 +46,15 @@ pub(super) struct BreakArgs {
     name: Option<LockName>,
     /// Break every lease of this owner, exactly, instead of one lock
     ///
-    /// For a shared lock, only the hundred leases that end first are considered.
+    /// Of a shared lock, the hundred leases that end first are looked at. Requests of the owner that wait for a lock
+    /// stay in the queue, and may be granted a lock that this break has freed.
     #[arg(
         long,
         value_parser = Owner::new,
         conflicts_with_all = ["name", "any", "all", "fencing_token", "foreign_mark"]
     )]
     owner: Option<Owner>,
-    /// With --owner: show what would be broken, and break nothing
+    /// With --owner: show what would be broken, and what the owner waits for, and break nothing
     #[arg(long, requires = "owner")]
     dry_run: bool,
     /// Reason for the audit log: 1 to 200 characters
@@ -127,7 +128,7 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
     let found = leases_of(owner, client).await?;
     let leases = match found.len() {
         0 => {
-            let nothing = format!("{} holds nothing", visible(owner.as_str()));
+            let nothing = format!("\"{}\" holds nothing", visible(owner.as_str()));
             return Err(CliError::new(Exit::NotHeld, nothing));
         }
         1 => "1 lease".to_owned(),
@@ -150,6 +151,12 @@ async fn break_leases_of(args: &BreakArgs, owner: &Owner, client: &Client) -> Re
         None => format!("break {leases}"),
     };
     if args.dry_run {
+        let owner_text = visible(owner.as_str());
+        for ((name, position), ms) in waits_of(owner, client).await? {
+            let waited = duration(Duration::from_millis(ms));
+            let waits = format!("{owner_text} waits for {waited}, position {position}");
+            output::note(&format!("{name}: {waits}, and stays in the queue"));
+        }
         output::note(&format!("would {does}"));
         return Ok(());
     }
@@ -207,6 +214,33 @@ async fn leases_of(
             return Ok(leases
                 .map(|((name, _), (holder, waiters))| (name, holder, waiters))
                 .collect());
+        }
+    }
+}
+
+/// For how many milliseconds the requests of an owner have waited, by lock and position. Of each lock the first hundred
+/// waiters are looked at.
+async fn waits_of(
+    owner: &Owner,
+    client: &Client,
+) -> Result<BTreeMap<(LockName, u64), u64>, CliError> {
+    let mut request = ListRequest {
+        search: SearchText::new(owner.as_str()).ok(),
+        ..ListRequest::default()
+    };
+    let mut found = BTreeMap::new();
+    loop {
+        let page = client.list(&request).await?;
+        for lock in page.locks.iter().filter(|lock| lock.waiter_count > 0) {
+            for waiter in client.inspect(&lock.name).await?.waiters {
+                if waiter.owner.as_deref() == Some(owner.as_str()) {
+                    found.insert((lock.name.clone(), waiter.position), waiter.waited_ms);
+                }
+            }
+        }
+        request.cursor = page.next_cursor;
+        if request.cursor.is_none() {
+            return Ok(found);
         }
     }
 }

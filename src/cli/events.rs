@@ -3,17 +3,23 @@
 use std::{fmt::Write, io, time::Duration};
 
 use clap::Args;
+use jiff::Timestamp;
 use rustix::process::Signal;
 
 use crate::{
-    client::{Event, EventsItem},
+    client::{Client, Event, EventsItem},
     lock::NamePrefix,
 };
 
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{output, signals::Signals, text::duration, visible},
+    terminal::{
+        output,
+        signals::Signals,
+        text::{duration, parse_duration},
+        visible,
+    },
 };
 
 /// Show what happens to locks, as it happens.
@@ -26,6 +32,13 @@ pub(super) struct EventsArgs {
     /// Only locks whose names start with this prefix
     #[arg(long, default_value = "", hide_default_value = true, value_parser = NamePrefix::new)]
     prefix: NamePrefix,
+    /// Show what went wrong within this time before now, and end: 1d, 8h; at most a day
+    ///
+    /// Changes of the store (a failover, a restart, an outage), breaks, lost leases and refused stale writes, as the
+    /// gateway that answers remembers them. A restart of the gateway forgets them, and another gateway has others. Needs an
+    /// API key with the permission `metrics`, or with `view` on every lock.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    since: Option<Duration>,
     /// Print each event as a line of JSON
     #[arg(long)]
     json: bool,
@@ -35,6 +48,9 @@ pub(super) struct EventsArgs {
 
 pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
+    if let Some(since) = args.since {
+        return print_past(args, &client, since).await;
+    }
     let mut signals = Signals::listen([Signal::INT, Signal::TERM]).map_err(CliError::runtime)?;
     tokio::select! {
         _ = signals.next() => Ok(()),
@@ -57,6 +73,36 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
             }
         } => outcome,
     }
+}
+
+/// Prints what the gateway remembers of this time before now.
+async fn print_past(args: &EventsArgs, client: &Client, since: Duration) -> Result<(), CliError> {
+    let begin = Timestamp::now()
+        .checked_sub(since)
+        .unwrap_or(Timestamp::MIN);
+    let is_wanted = |event: &Event| {
+        let at = event
+            .at
+            .as_deref()
+            .and_then(|at| at.parse::<Timestamp>().ok());
+        let name = event.name.as_deref();
+        at.is_none_or(|at| at >= begin)
+            && name.is_none_or(|name| name.starts_with(args.prefix.as_str()))
+    };
+    let mut events = client.past_incidents().await?;
+    events.retain(is_wanted);
+    if events.is_empty() {
+        output::note("the gateway remembers nothing that went wrong in this time");
+        return Ok(());
+    }
+    let lines = events.iter().map(|event| {
+        if args.json {
+            event.json().to_owned()
+        } else {
+            describe(event)
+        }
+    });
+    output::answer(&lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// The last message about the connection of the event stream, so that each reason of an outage is printed once.

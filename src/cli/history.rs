@@ -19,6 +19,10 @@ use super::{
 /// Show who held a lock, from when to when, and how that ended
 ///
 /// The newest lease comes first. The times are UTC. Leases of less than a second (`history.after_ms`) are only counted.
+///
+/// How a lease ended: released (by its holder), expired (its time was over), broken (by an operator), lost (gone before its
+/// time, and no gateway has ended it). "released: abandoned" means that a gateway released the lease, because the caller
+/// was gone before it had the answer; another reason behind "released" is that of a hold stream.
 #[derive(Args)]
 pub(super) struct HistoryArgs {
     /// The lock

@@ -385,12 +385,13 @@ pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(
         return print(&table);
     }
     if table.is_empty() {
-        let nothing = if args.is_whole() {
+        let is_named = args.owner.is_some() || args.search.is_some();
+        let is_sought = is_named || !args.prefix.as_str().is_empty();
+        output::note(if args.is_whole() && !is_sought {
             "no lock is held"
         } else {
-            "no such lock is held"
-        };
-        output::note(nothing);
+            "no held lock matches"
+        });
         return Ok(());
     }
     output::answer(&show(&table))
@@ -517,23 +518,23 @@ mod tests {
         for (lock, text) in [
             (
                 r#"{"name":"freeze","since_ms":31000,"holders":[{"owner":"ann"}]}"#,
-                "freeze since 31s: held by ann",
+                "freeze for 31s: held by ann",
             ),
             (
                 r#"{"name":"freeze","since_ms":900,"holders":[{"reservation":{"until":"soon","reason":"incident","reserved_by":"ann"}}]}"#,
-                "freeze since 900ms: reserved by ann until soon because incident",
+                "freeze for 900ms: reserved by ann until soon because incident",
             ),
             (
                 r#"{"name":"freeze","since_ms":900,"holders":[{"owner":"ann","reservation":{"until":"soon","reason":"incident","reserved_by":null}}]}"#,
-                "freeze since 900ms: held by ann, reserved until soon because incident",
+                "freeze for 900ms: held by ann, reserved until soon because incident",
             ),
             (
                 r#"{"name":"freeze","since_ms":2000,"holders":[]}"#,
-                "freeze since 2s: free",
+                "freeze for 2s: free",
             ),
             (
                 r#"{"name":null,"since_ms":1000,"holders":[]}"#,
-                "a lock that the key may not view, since 1s",
+                "a lock that the key may not view, for 1s",
             ),
         ] {
             let lease = holder(&format!(

@@ -28,6 +28,9 @@ pub(super) struct WhereArgs {
     /// A part of the owner or of a metadata value; upper and lower case match
     #[arg(value_parser = SearchText::new)]
     text: SearchText,
+    /// Only owners and metadata values that are the whole text, exactly: `where ci-1 --exact` does not show ci-12
+    #[arg(long)]
+    exact: bool,
     /// Only locks whose names start with this prefix
     #[arg(long, default_value = "", hide_default_value = true, value_parser = NamePrefix::new)]
     prefix: NamePrefix,
@@ -49,11 +52,14 @@ pub(super) async fn where_is(args: &WhereArgs, environment: &Environment) -> Res
     loop {
         let page = client.list(&request).await?;
         for lock in page.locks {
-            let holders = lock.holders.iter().filter(|it| has(&args.text, it));
+            let holders = lock
+                .holders
+                .iter()
+                .filter(|it| has(&args.text, args.exact, it));
             held.extend(holders.map(|holder| describe_hold(&lock, holder)));
             if lock.waiter_count > 0 {
                 let seen = client.inspect(&lock.name).await?;
-                waited.extend(waits(&args.text, &lock, &seen));
+                waited.extend(waits(&args.text, args.exact, &lock, &seen));
             }
         }
         request.cursor = page.next_cursor;
@@ -80,9 +86,10 @@ pub(super) async fn where_is(args: &WhereArgs, environment: &Environment) -> Res
 /// What tells a lease or a waiter apart: the lock, and the fencing token or the position.
 type Key = (String, u64);
 
-fn has(text: &SearchText, holder: &Holder) -> bool {
+fn has(text: &SearchText, exact: bool, holder: &Holder) -> bool {
     let values = holder.metadata.iter().flat_map(|it| it.values());
-    holder.owner.iter().chain(values).any(|it| text.is_in(it))
+    let mut texts = holder.owner.iter().chain(values);
+    texts.any(|it| text.is_in(it) && (!exact || it == text.as_str()))
 }
 
 fn describe_hold(lock: &HeldLock, holder: &Holder) -> (Key, String) {
@@ -98,10 +105,10 @@ fn describe_hold(lock: &HeldLock, holder: &Holder) -> (Key, String) {
 }
 
 /// The waiters that have the text, each with its position and who is before it.
-fn waits(text: &SearchText, lock: &HeldLock, seen: &Inspection) -> Vec<(Key, String)> {
+fn waits(text: &SearchText, exact: bool, lock: &HeldLock, seen: &Inspection) -> Vec<(Key, String)> {
     let is_it = |waiter: &Waiter| {
         let mut texts = waiter.owner.iter().chain(waiter.metadata.values());
-        texts.any(|it| text.is_in(it))
+        texts.any(|it| text.is_in(it) && (!exact || it == text.as_str()))
     };
     let holders: Vec<_> = seen.holders.iter().map(owner_and_request).collect();
     let holders = named("; held by ", &holders, seen.holder_count);
@@ -153,7 +160,7 @@ mod tests {
         let lock = r#"{"name":"freeze","holders":[],"waiter_count":5}"#;
         let (lock, seen) = (serde_json::from_str(lock), serde_json::from_str(json));
         let text = SearchText::new("4711").unwrap();
-        let waits = waits(&text, &lock.unwrap(), &seen.unwrap());
+        let waits = waits(&text, false, &lock.unwrap(), &seen.unwrap());
         waits.into_iter().map(|(_, line)| line).collect()
     }
 
@@ -193,9 +200,13 @@ mod tests {
     #[test]
     fn a_holder_is_found_by_its_owner_and_its_metadata_but_not_by_a_name_of_an_entry() {
         let holder = |json: &str| serde_json::from_str::<Holder>(json).unwrap();
-        let has = |text: &str, json: &str| has(&SearchText::new(text).unwrap(), &holder(json));
+        let text = |text: &str| SearchText::new(text).unwrap();
+        let is = |part: &str, json: &str| has(&text(part), true, &holder(json));
+        let has = |part: &str, json: &str| has(&text(part), false, &holder(json));
         let json = r#"{"owner":"Runner-8","metadata":{"job":"4711"}}"#;
         assert!(has("runner", json) && has("47", json) && !has("job", json));
+        assert!(is("4711", json) && is("Runner-8", json));
+        assert!(!is("runner-8", json) && !is("471", json));
         assert!(!has("x", r#"{"foreign":true}"#));
     }
 }

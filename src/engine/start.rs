@@ -27,8 +27,8 @@ use crate::{
 
 use super::{
     check_memory::CheckMemory,
-    events::{Bus, Publisher},
-    facts::{Facts, HINTS},
+    events::{Bus, Event, Publisher},
+    facts::{Facts, HINTS, Incidents},
     history::Recorder,
     leases::LeaseRegistry,
     reaper::Reaper,
@@ -93,6 +93,7 @@ impl Engine {
         let facts = Arc::new(Facts {
             leases: Arc::clone(&leases),
             metrics: metrics.clone(),
+            incidents: Incidents::default(),
             events,
             history,
             store: store.clone(),
@@ -299,6 +300,13 @@ impl Engine {
         self.0
             .store_changes
             .since_yesterday(self.0.facts.events.now())
+    }
+
+    /// The breaks, lost leases and refused stale writes of the last day that this gateway has made or seen, newest first,
+    /// at most 100.
+    pub fn incidents(&self) -> Vec<Arc<Event>> {
+        let facts = &self.0.facts;
+        facts.incidents.since_yesterday(facts.events.now())
     }
 
     /// Starts the task that takes samples, and looks for changes of the store.

@@ -2,6 +2,7 @@
 //! a copy of the store (`/backup`).
 
 use std::{
+    cmp::Reverse,
     convert::Infallible,
     io::{self, ErrorKind},
     sync::Arc,
@@ -28,7 +29,7 @@ use crate::{
     auth::{Access, Permission, scope},
     clock::rfc3339,
     config::StoreUrl,
-    engine::{BackupParts, SAMPLE_INTERVAL, Sample, StoreChange},
+    engine::{BackupParts, SAMPLE_INTERVAL, Sample, StoreChange, events::Event},
     lock::{LockName, NamePrefix},
     release,
     store::{
@@ -449,9 +450,42 @@ pub(in crate::http) struct StatsBody {
     /// view.
     #[schema(max_items = 10)]
     contended: Vec<ContendedBody>,
+    /// The locks with the longest waits through this gateway, longest first, among the locks that the key may
+    /// view.
+    #[schema(max_items = 10)]
+    longest_waits: Vec<ContendedBody>,
+    /// The breaks, lost leases and refused stale writes of the last day that this gateway has made or seen,
+    /// newest first, of the locks that the key may view. A restart of the gateway forgets them.
+    #[schema(max_items = 100)]
+    incidents: Vec<IncidentBody>,
     /// The changes of the store that this gateway has noticed within a day, newest first.
     #[schema(max_items = 20)]
     store_changes: Vec<StoreChangeBody>,
+}
+
+/// A break, a lost lease or a refused stale write.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Incident)]
+struct IncidentBody {
+    /// When the gateway learnt of it, by its clock.
+    #[schema(format = DateTime)]
+    at: String,
+    /// `broken` (a caller broke a lease), `lost` (a lease had ended while its holder relied on it),
+    /// `stale-write-refused` (a check refused the fencing token of a former holder).
+    #[schema(value_type = String, example = "broken")]
+    kind: &'static str,
+    /// The name of the lock.
+    #[schema(required = true, nullable = false)]
+    name: Option<String>,
+    /// The owner of the lease; null if there is none or it is not known.
+    #[schema(required = true)]
+    owner: Option<String>,
+    /// The API key that broke the lease or asked for the check; null if there was none.
+    #[schema(required = true)]
+    by: Option<String>,
+    /// The reason of a break; how a lease was lost, in the words of a `lost` of a hold stream.
+    #[schema(required = true)]
+    reason: Option<String>,
 }
 
 /// A change of the store.
@@ -508,7 +542,8 @@ impl StatsBody {
     ) -> Self {
         let engine = &gateway.engine;
         let figures = engine.figures();
-        let crowds = engine.waiters_by_name();
+        let mut crowds = engine.waiters_by_name();
+        crowds.retain(|crowd| views(&crowd.name));
         Self {
             instance: engine.instance().to_owned(),
             version: release::VERSION,
@@ -525,36 +560,52 @@ impl StatsBody {
             event_streams: figures.event_streams,
             totals: engine.metrics().totals(),
             renew_margin: engine.metrics().renew_margin(),
+            longest_waits: contended(&crowds, |crowd| (crowd.longest, crowd.waiters)),
+            incidents: engine
+                .incidents()
+                .iter()
+                .filter(|it| it.name.as_ref().is_some_and(&views))
+                .map(|it| it.as_ref().into())
+                .collect(),
             store_changes: engine
                 .store_changes()
                 .iter()
                 .map(|it| it.as_ref().into())
                 .collect(),
-            contended: contended(crowds, views),
+            contended: contended(&crowds, |crowd| (crowd.waiters, crowd.longest)),
         }
     }
 }
 
-fn contended(
-    mut crowds: Vec<NameWaiters>,
-    views: impl Fn(&LockName) -> bool,
+/// The first names by this measure, the largest first. Among equals the name decides, so that the order of the list is
+/// stable.
+fn contended<M: Ord>(
+    crowds: &[NameWaiters],
+    measure: impl Fn(&NameWaiters) -> M,
 ) -> Vec<ContendedBody> {
-    crowds.retain(|crowd| views(&crowd.name));
-    // Among equal numbers of waiters the longest wait comes first, and then the name, so that the order of
-    // the list is stable.
-    crowds.sort_by(|a, b| {
-        let by_size = b.waiters.cmp(&a.waiters);
-        let by_time = || b.longest.cmp(&a.longest);
-        by_size
-            .then_with(by_time)
-            .then_with(|| a.name.as_str().cmp(b.name.as_str()))
-    });
-    let body = |crowd: NameWaiters| ContendedBody {
+    let mut crowds: Vec<_> = crowds.iter().collect();
+    crowds.sort_by_cached_key(|&crowd| (Reverse(measure(crowd)), crowd.name.as_str()));
+    let body = |crowd: &NameWaiters| ContendedBody {
         name: crowd.name.as_str().to_owned(),
         waiters: crowd.waiters,
         longest_wait_ms: millis(crowd.longest),
     };
     crowds.into_iter().take(MOST_CONTENDED).map(body).collect()
+}
+
+// === impl IncidentBody ===
+
+impl From<&Event> for IncidentBody {
+    fn from(incident: &Event) -> Self {
+        Self {
+            at: rfc3339(Some(incident.at)).to_string(),
+            kind: incident.kind.as_str(),
+            name: incident.name.as_ref().map(ToString::to_string),
+            owner: incident.owner.as_ref().map(ToString::to_string),
+            by: incident.by.as_deref().map(str::to_owned),
+            reason: incident.reason.as_deref().map(str::to_owned),
+        }
+    }
 }
 
 // === impl StoreChangeBody ===

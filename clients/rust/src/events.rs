@@ -4,12 +4,12 @@ use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Method, Response, Url, header::ACCEPT};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, ClientError, Holder, format_duration,
-    http::{CallResponse, Retry, RetryableFailure, cause, pause},
+    http::{Call, CallResponse, Retry, RetryableFailure, cause, pause},
     lock::NamePrefix,
 };
 
@@ -123,6 +123,47 @@ impl Client {
             }
         }
     }
+}
+
+// === Past ===
+//
+// What a gateway remembers of the last day.
+
+impl Client {
+    /// Reads what went wrong in the last day, as one gateway remembers it, oldest first: events of the kinds
+    /// `store-changed`, `broken`, `lost` and `stale-write-refused`, without fencing tokens. A restart of the gateway
+    /// forgets them.
+    pub async fn past_incidents(&self) -> Result<Vec<Event>, ClientError> {
+        let call = Call::at(Method::GET, "/stats".to_owned());
+        let answer = call.send(self).await?;
+        if !answer.status.is_success() {
+            return Err(answer.refusal());
+        }
+        match past(&answer.body) {
+            Some(events) => Ok(events),
+            None => Err(answer.unexpected("not the figures of a gateway")),
+        }
+    }
+}
+
+/// The changes of the store and the incidents in the figures of a gateway.
+fn past(figures: &str) -> Option<Vec<Event>> {
+    let figures: Value = serde_json::from_str(figures).ok()?;
+    let changes = figures["store_changes"].as_array()?.iter().map(|it| {
+        let change = json!({ "kind": it["kind"], "text": it["text"] });
+        json!({ "kind": "store-changed", "change": change, "at": it["at"] })
+    });
+    // A gateway of an earlier version has no incidents.
+    let incidents = figures["incidents"].as_array().into_iter().flatten();
+    let read = |value: Value| {
+        let json = value.to_string();
+        let event: Event = serde_json::from_value(value).ok()?;
+        Some(Event { json, ..event })
+    };
+    let all = changes.chain(incidents.cloned());
+    let mut events: Vec<_> = all.filter_map(read).collect();
+    events.sort_by(|one, other| one.at.cmp(&other.at));
+    Some(events)
 }
 
 // === impl Events ===
@@ -365,6 +406,32 @@ mod tests {
             }
             assert_eq!(blocks, expected, "{size} at a time");
         }
+    }
+
+    #[test]
+    fn the_past_is_read_from_the_figures_of_a_gateway_oldest_first() {
+        let figures = r#"{"store_changes":[{"at":"2026-11-20T12:00:02.000Z","kind":"back","text":"b"},
+                {"at":"2026-11-20T12:00:00.000Z","kind":"away","text":"a"}],
+            "incidents":[{"at":"2026-11-20T12:00:01.000Z","kind":"broken","name":"deploy","owner":null,"by":"ops",
+                "reason":"stuck"}]}"#;
+        let events = past(figures).unwrap();
+        let kinds: Vec<_> = events.iter().map(|it| it.kind.as_str()).collect();
+        assert_eq!(kinds, ["store-changed", "broken", "store-changed"]);
+        let change = events[0].change.as_ref().unwrap();
+        assert_eq!((&*change.kind, &*change.text), ("away", "a"));
+        let broken = &events[1];
+        assert_eq!(
+            (
+                broken.name.as_deref(),
+                broken.by.as_deref(),
+                &broken.lease.owner
+            ),
+            (Some("deploy"), Some("ops"), &None)
+        );
+        assert!(broken.json().contains("stuck"));
+        let earlier = past(r#"{"store_changes":[]}"#);
+        assert_eq!(earlier.map(|it| it.len()), Some(0));
+        assert!(past("{}").is_none());
     }
 
     #[test]

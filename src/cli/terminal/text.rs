@@ -13,7 +13,7 @@ pub(crate) use crate::client::format_duration as duration;
 /// Parses a duration such as `30s`, `500ms`, `2m` or `1h 30m`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; expected something like 30s, 500ms or 2m"))?;
+        .map_err(|_invalid| "expected a time such as 30s, 500ms, 2m or 1h 30m".to_owned())?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err("a duration is whole milliseconds".to_owned());
     }
@@ -82,9 +82,9 @@ pub(crate) fn reserved(reservation: &Reservation) -> String {
 
 /// Describes the lock that a group waits for: its name, for how long the group has waited, and who holds the lock.
 pub(crate) fn awaited(lock: &AwaitedLock) -> String {
-    let since = duration(Duration::from_millis(lock.since_ms));
+    let waited = duration(Duration::from_millis(lock.since_ms));
     let Some(name) = &lock.name else {
-        return format!("a lock that the key may not view, since {since}");
+        return format!("a lock that the key may not view, for {waited}");
     };
     let how = match &lock.holders[..] {
         [] if lock.state == Some(LockState::Resting) => "rests after its last lease".to_owned(),
@@ -92,7 +92,7 @@ pub(crate) fn awaited(lock: &AwaitedLock) -> String {
         [holder] => held_by(holder).unwrap_or_else(|| "held".to_owned()),
         [_, _, ..] => format!("{} hold it", lock.holder_count.max(2)),
     };
-    format!("{} since {since}: {how}", visible(name))
+    format!("{} for {waited}: {how}", visible(name))
 }
 
 /// Says who has reserved or holds a lock, if that is known.
@@ -179,6 +179,8 @@ mod tests {
         for bad in ["", "30", "-1s", "1.5x", "10us"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
+        let error = parse_duration("abc").unwrap_err();
+        assert_eq!(error, "expected a time such as 30s, 500ms, 2m or 1h 30m");
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl EventKind {
 
 impl Event {
     /// An event of a lock without any data of a lease.
-    pub(super) fn for_lock(kind: EventKind, name: &LockName, at: SystemTime) -> Self {
+    pub(in crate::engine) fn for_lock(kind: EventKind, name: &LockName, at: SystemTime) -> Self {
         Self {
             name: Some(name.clone()),
             ..Self::bare(kind, at)
@@ -104,7 +104,11 @@ impl Event {
     }
 
     /// The event of a fact about this lock; `None` if the fact has none.
-    pub(super) fn from_fact(name: &LockName, fact: &Fact<'_>, at: SystemTime) -> Option<Self> {
+    pub(in crate::engine) fn from_fact(
+        name: &LockName,
+        fact: &Fact<'_>,
+        at: SystemTime,
+    ) -> Option<Self> {
         let event = |kind| Self::for_lock(kind, name, at);
         let of_lease = |kind, lease: &HeldLease| Self {
             fence: Some(lease.fence),

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::{
     engine::{Actor, LossReason, history::RecordedLease, leases::RegisteredLease, loss::ABANDONED},
     lock::{FencingToken, HeldLease, Lease, Mode, OrderNumber, Owner, ReleaseRequest},
@@ -66,6 +68,25 @@ pub(in crate::engine) enum ReleasedBy<'a> {
     Holder(Option<&'a Actor>, Option<LossReason>),
     /// The gateway, because no caller has the lease any more.
     Gateway(Option<LossReason>),
+}
+
+// === impl Fact ===
+
+impl Fact<'_> {
+    /// What has shown that a lease had ended while its holder relied on it; `None` if the fact shows no such thing.
+    pub(super) fn lost_while_held(&self) -> Option<SeenBy> {
+        match self {
+            // A lease whose time is not over at its release was most likely released at another gateway, whose answer
+            // was lost.
+            Self::Gone(lease, Loss::HeldByAnother | Loss::Free, Some(seen_by))
+                if *seen_by != SeenBy::Release || lease.until <= Instant::now() =>
+            {
+                Some(*seen_by)
+            }
+            Self::StreamLost(_, LossReason::Expired) => Some(SeenBy::Stream),
+            _ => None,
+        }
+    }
 }
 
 // === impl ReleasedBy ===

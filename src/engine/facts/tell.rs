@@ -1,12 +1,12 @@
-//! Makes facts from the answers of the store, and tells each to metrics, events and history.
+//! Makes facts from the answers of the store, and tells each to metrics, incidents, events and history.
 
 use std::sync::Arc;
 
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::sync::Semaphore;
 
 use crate::{
     engine::{
-        Actor, LossReason,
+        Actor,
         events::Bus,
         history::Recorder,
         leases::{LeaseRegistry, LeaseTag},
@@ -21,15 +21,19 @@ use crate::{
     telemetry::metrics::{LeaseOutcome, Metrics, SeenBy},
 };
 
-use super::fact::{Fact, ReleasedBy};
+use super::{
+    fact::{Fact, ReleasedBy},
+    incidents::Incidents,
+};
 
-/// Tells each fact to metrics, events and history.
+/// Tells each fact to metrics, incidents, events and history.
 ///
 /// An operation that learns what has become of a lease calls the method for it, which changes the registry of leases and
 /// makes the fact; or it calls `tell`, if the registry stays as it is.
 pub(in crate::engine) struct Facts {
     pub(in crate::engine) leases: Arc<LeaseRegistry>,
     pub(in crate::engine) metrics: Metrics,
+    pub(in crate::engine) incidents: Incidents,
     pub(in crate::engine) events: Bus,
     pub(in crate::engine) history: Arc<Recorder>,
     pub(in crate::engine) store: AnyStore,
@@ -144,9 +148,11 @@ impl Facts {
         }
     }
 
-    /// Tells a fact about a lock to metrics, events and history. `lease`: the tag of the lease, if its token is known.
+    /// Tells a fact about a lock to metrics, incidents, events and history. `lease`: the tag of the lease, if its token
+    /// is known.
     pub(in crate::engine) fn tell(&self, name: &LockName, lease: Option<LeaseTag>, fact: Fact<'_>) {
         self.count(&fact);
+        self.incidents.hear(name, &fact, || self.events.now());
         self.events.hear(name, lease, &fact);
         self.history.hear(name, fact);
     }
@@ -163,18 +169,12 @@ impl Facts {
             Fact::Unreserved(lease, ..) => {
                 metrics.released(LeaseOutcome::Done, Some(lease.held_for));
             }
-            // A lease whose time is not over at its release was most likely released at another gateway, whose answer
-            // was lost.
-            Fact::Gone(lease, Loss::HeldByAnother | Loss::Free, Some(seen_by))
-                if *seen_by != SeenBy::Release || lease.until <= Instant::now() =>
-            {
-                metrics.expired_while_held(*seen_by);
-            }
-            Fact::StreamLost(_, LossReason::Expired) => {
-                metrics.expired_while_held(SeenBy::Stream);
-            }
             Fact::StaleWriteRefused(..) => metrics.stale_write_refused(),
-            _ => {}
+            fact => {
+                if let Some(seen_by) = fact.lost_while_held() {
+                    metrics.expired_while_held(seen_by);
+                }
+            }
         }
     }
 }
@@ -183,6 +183,7 @@ impl Facts {
 mod tests {
     use crate::{
         engine::{
+            LossReason,
             events::ListenerItem,
             tests::scripted_store::{ScriptedStore, engine_on, granted, held, name, settle},
         },

@@ -292,7 +292,7 @@ fn a_wait_for_several_locks_tells_what_it_has_and_what_it_waits_for() {
     waiting.said("latchgate: have api and 1 more, waiting for freeze: ");
     waiting.said(", position 1 of 1, held by ann, expires in ");
     let shown = gateway.typed("inspect api").ends(0).out;
-    assert!(shown.contains("waits for      freeze since "), "{shown}");
+    assert!(shown.contains("waits for      freeze for "), "{shown}");
     assert!(shown.contains(": held by ann\n"), "{shown}");
     let list = gateway.typed("list").ends(0).out;
     assert_eq!(

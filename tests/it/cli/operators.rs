@@ -135,10 +135,45 @@ fn a_list_is_sorted_and_filtered_by_what_waits_and_what_is_held_for_long() {
     let listed = gateway.typed("list --sort waiters --json").read();
     let first: Value = serde_json::from_str(listed.out.lines().next().unwrap()).unwrap();
     assert_eq!(first["name"], "b");
+    typed("list --held-longer abc")
+        .ends(2)
+        .says("'--held-longer <TIME>': expected a time such as 30s");
     let gateway = FakeGateway::new([two_locks()]);
     let none = gateway.typed("list --held-longer 2h").read();
     none.gives(0, "");
-    none.says("no such lock is held");
+    none.says("no held lock matches");
+    let gateway = FakeGateway::new([Reply::Answer(
+        200,
+        r#"{"locks":[],"next_cursor":null}"#.to_owned(),
+    )]);
+    let none = gateway.typed("list --prefix x").read();
+    none.says("no held lock matches");
+}
+
+#[test]
+fn what_went_wrong_before_is_shown_from_the_figures_of_the_gateway() {
+    let figures = r#"{"store_changes":[{"at":"2020-11-20T12:00:00.000Z","kind":"failed-over","text":"moved"}],
+        "incidents":[
+            {"at":"2020-11-20T12:00:02.000Z","kind":"lost","name":"team:a","owner":"ci","by":null,"reason":"ended"},
+            {"at":"2020-11-20T12:00:01.000Z","kind":"broken","name":"deploy","owner":"ci","by":"ops","reason":"stuck"}
+        ]}"#;
+    let asked = |arguments: &str| {
+        let gateway = FakeGateway::new([Reply::Answer(200, figures.to_owned())]);
+        let shown = gateway.typed(&format!("events {arguments}")).ends(0);
+        assert!(gateway.received()[0].line.starts_with("GET /stats "));
+        shown
+    };
+    assert_eq!(
+        asked("--since 100y").out,
+        "2020-11-20T12:00:00.000Z  store-changed  failed-over: moved\n\
+         2020-11-20T12:00:01.000Z  broken    deploy  held by ci  broken by ops  (stuck)\n\
+         2020-11-20T12:00:02.000Z  lost      team:a  by ci  (ended)\n"
+    );
+    let team = asked("--since 100y --prefix team: --json").out;
+    assert_eq!(team.lines().count(), 2, "the store is everybody's: {team}");
+    let nothing = asked("--since 1h");
+    nothing.gives(0, "");
+    nothing.says("the gateway remembers nothing that went wrong in this time");
 }
 
 #[test]
@@ -169,6 +204,12 @@ fn what_a_job_holds_and_waits_for_is_shown_with_who_is_before_it() {
             inspected.json()["waiter_count"] == waiting
         });
     }
+    let dry = gateway
+        .typed("break --owner runner-8 --reason x --dry-run")
+        .read();
+    dry.says("freeze: runner-8 waits for ");
+    dry.says(", position 2, and stays in the queue\n");
+    dry.says("would break 1 lease\n");
     let found = gateway.typed("where RUNNER-8").read();
     let lines: Vec<_> = found.out.lines().collect();
     assert_eq!(lines.len(), 2, "{found:?}");
@@ -178,6 +219,10 @@ fn what_a_job_holds_and_waits_for_is_shown_with_who_is_before_it() {
     let behind = ": runner-8 job=J-runner-8, 2 of 2, behind runner-7 job=J-runner-7; held by ann";
     assert!(lines[1].ends_with(behind), "{found:?}");
     assert_has(&gateway.typed("where J-runner-7").read().out, "freeze");
+    for (exact, lines) in [("runner-8", 2), ("RUNNER-8", 0), ("unner-8", 0)] {
+        let found = gateway.typed(&format!("where {exact} --exact")).read();
+        assert_eq!(found.out.lines().count(), lines, "{found:?}");
+    }
     let nothing = gateway.typed("where nobody").read();
     nothing.gives(0, "");
     nothing.says("nothing with the text nobody holds or waits for a lock");
@@ -242,7 +287,7 @@ fn all_leases_of_an_owner_are_shown_and_broken() {
     gateway
         .typed(&format!("{owner} --yes"))
         .ends(107)
-        .says("runner-8 holds nothing");
+        .says("\"runner-8\" holds nothing");
     gateway.typed(&format!("{owner} a")).ends(2);
     gateway.typed("break --reason x --dry-run").ends(2);
 }

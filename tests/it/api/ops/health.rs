@@ -1,5 +1,7 @@
 //! Health and figures: `GET /healthz`, `GET /readyz` and `GET /stats`.
 
+use std::cmp::Reverse;
+
 use latchgate::store::contract::{Check, Health};
 
 use crate::api::prelude::*;
@@ -114,7 +116,8 @@ async fn a_gateway_that_has_done_nothing_says_so() {
                 {"detail": "slow", "name": "connection", "status": "warning"},
                 {"name": "draining", "status": "passing"},
             ],
-            "contended": [], "event_streams": 0, "held_streams": 0, "instance": "[instance]",
+            "contended": [], "event_streams": 0, "held_streams": 0, "incidents": [],
+            "instance": "[instance]", "longest_waits": [],
             "leases": 0, "longest_hold_ms": null, "longest_wait_ms": null,
             "shared_leases": 0, "status": "ready", "store": "embedded", "store_changes": [],
             "totals": {
@@ -207,6 +210,9 @@ async fn what_is_waited_for_is_shown_to_those_who_may_view_it_most_first() {
             let told = answer.json();
             assert_eq!(told["waiters"], 3);
             assert!(told["longest_wait_ms"].is_u64());
+            let by_wait = told["longest_waits"].as_array().unwrap();
+            assert!(by_wait.is_sorted_by_key(|it| Reverse(it["longest_wait_ms"].as_u64())));
+            assert_eq!(by_wait.len(), told["contended"].as_array().unwrap().len());
             let contended = told["contended"].as_array().unwrap().clone();
             let shown = |lock: &Value| {
                 assert!(lock["longest_wait_ms"].is_u64());
@@ -223,6 +229,42 @@ async fn what_is_waited_for_is_shown_to_those_who_may_view_it_most_first() {
         _ = waiting => panic!("nobody is granted anything"),
         () = looks => {}
     }
+}
+
+#[tokio::test]
+async fn a_break_is_an_incident_for_those_who_may_view_the_lock() {
+    let [ops, team, counts] = [Key::new(), Key::new(), Key::new()];
+    let file = [
+        ops.entry("ops", "view = ['*']\nbreak = ['*']"),
+        team.entry("team", "view = ['team:']\nmetrics = true"),
+        counts.entry("counts", "metrics = true"),
+    ]
+    .concat();
+    let service = Service::with_keys(&file);
+    for name in ["team:b", "a"] {
+        let holder = contention(0).holder.unwrap();
+        service.script.break_lock.ok(Breaking::Broken(holder));
+        let line = format!("POST /locks/{name}/break");
+        let headers = [JSON[0], ops.auth()];
+        let body = r#"{"reason": "it hangs"}"#;
+        service.ask(&line, &headers, body).await.is(200);
+    }
+    let ask = async |key: &Key| {
+        let answer = service.call("GET /stats", &[key.auth()]).await.is(200);
+        answer.json()["incidents"].as_array().unwrap().clone()
+    };
+    let seen = ask(&ops).await;
+    let names: Vec<_> = seen.iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names, ["a", "team:b"], "the newest comes first");
+    for incident in &seen {
+        let told = ["kind", "by", "reason"].map(|field| incident[field].clone());
+        assert_eq!(told, ["broken", "ops", "it hangs"]);
+        assert!(incident["at"].as_str().unwrap().ends_with('Z'));
+        assert!(incident.get("owner").is_some());
+    }
+    let seen = ask(&team).await;
+    assert!(seen.len() == 1 && seen[0]["name"] == "team:b", "{seen:?}");
+    assert!(ask(&counts).await.is_empty());
 }
 
 #[tokio::test]
