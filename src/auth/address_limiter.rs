@@ -64,6 +64,14 @@ impl AddressLimiter {
         self.use_bucket(from, now, Bucket::take)
     }
 
+    /// Fails like [`AddressLimiter::count`] if the limit is reached, and counts nothing.
+    pub(super) fn look(&self, from: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
+        self.use_bucket(from, now, |bucket, rate, now| {
+            let mut copy = *bucket;
+            copy.take(rate, now)
+        })
+    }
+
     /// Takes back one refusal that was counted against an address.
     pub(super) fn refund(&self, from: Option<IpAddr>, now: Instant) {
         self.use_bucket(from, now, Bucket::refund);
@@ -174,9 +182,10 @@ pub(super) struct Tally {
     streams: Arc<AtomicUsize>,
 }
 
-/// One waiter or stream that a limit counts, until the slot is dropped.
+/// One waiter or stream that a limit counts, until the slot is dropped. With the slot in which the limit of all callers
+/// counts it, if this is the limit of one caller.
 #[derive(Debug)]
-pub struct LimitSlot(Arc<AtomicUsize>);
+pub struct LimitSlot(Arc<AtomicUsize>, Option<Box<LimitSlot>>);
 
 // === impl Tally ===
 
@@ -207,6 +216,12 @@ impl Tally {
 
     pub(super) fn stream(&self, most: usize) -> Result<LimitSlot, Excess> {
         LimitSlot::take(&self.streams, most).ok_or(Excess::Streams)
+    }
+
+    /// Whether a lease, waiter or stream is counted, or a request is underway.
+    pub(super) fn is_in_use(self: &Arc<Self>) -> bool {
+        let slots = [&self.waiters, &self.streams].map(Arc::strong_count);
+        Arc::strong_count(self) > 1 || Arc::strong_count(&self.leases) > 1 || slots != [1, 1]
     }
 
     /// How much of a rate is left now.
@@ -277,8 +292,14 @@ impl LimitSlot {
     fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
         // If the limit is reached, the slot is dropped here, which lowers the count again.
-        let slot = Self(Arc::clone(count));
+        let slot = Self(Arc::clone(count), None);
         (before < most).then_some(slot)
+    }
+
+    /// The slot, which keeps this slot of all callers for as long.
+    pub(super) fn within(mut self, sum: Self) -> Self {
+        self.1 = Some(Box::new(sum));
+        self
     }
 }
 

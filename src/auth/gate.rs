@@ -3,45 +3,57 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     time::{Instant, timeout},
 };
+use tracing::error;
 
 use crate::{
     audit::ReloadedKeys,
     clock::Clock,
     config::AuthConfig,
-    lock::{CallerId, IdempotencyHash, LockName, NamePrefix, Ttl},
+    lock::{CallerId, IdempotencyHash, LockName, MetadataError, NamePrefix, Said, Ttl},
 };
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
     Permission, Rate, RateReading, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
+    exchanged_caller::ExchangedCaller,
+    oidc::{ExchangedContent, ExchangedKey},
     session::Session,
 };
 
 /// Admits callers by their API keys, or all callers if there are no keys. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Gate(Option<Arc<GateInner>>);
+pub struct Gate(pub(super) Option<Arc<GateInner>>);
 
 #[derive(Debug)]
-struct GateInner {
-    ring: watch::Sender<Arc<KeyRing>>,
-    clock: Arc<dyn Clock>,
-    limiter: AddressLimiter,
-    seal: SessionSeal,
+pub(super) struct GateInner {
+    pub(super) ring: watch::Sender<Arc<KeyRing>>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) limiter: AddressLimiter,
+    pub(super) seal: ArcSwap<SessionSeal>,
     session_ttl: Duration,
-    /// How much of its limits each API key has used, by the name of the key.
+    /// How much of its limits each API key has used, by the name of the key; and each caller, by its mark, of the limits for
+    /// each caller.
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
     /// Whether the keys file has become invalid since the keys were read.
     is_outdated: watch::Sender<bool>,
+    /// How many ID tokens may be verified at a time.
+    pub(super) verifications: Semaphore,
+    /// How many ID tokens from addresses with too many refusals may be verified at a time.
+    pub(super) suspects: Semaphore,
+    /// The data directory that keeps the secret of exchanged keys, if no file is configured.
+    directory: OnceLock<PathBuf>,
 }
 
 // === impl Gate ===
@@ -61,13 +73,16 @@ impl Gate {
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self(Some(Arc::new(GateInner {
-            seal,
+            seal: ArcSwap::from_pointee(seal),
             session_ttl: config.session_ttl_ms.duration(),
             ring: watch::Sender::new(Arc::new(ring)),
             clock,
             limiter: AddressLimiter::new(config.max_refused_per_minute, Instant::now()),
             tallies: Mutex::default(),
             is_outdated: watch::Sender::new(false),
+            verifications: Semaphore::new(MAX_VERIFICATIONS),
+            suspects: Semaphore::new(1),
+            directory: OnceLock::new(),
         })))
     }
 
@@ -83,7 +98,11 @@ impl Gate {
         };
         let presented = presented.ok_or(Refusal::NoKey)?;
         let found = guarded.find(presented);
-        found.map_err(|refusal| guarded.count(refusal, from))
+        found.map_err(|refusal| match refusal {
+            // Once, the exchanged key was right: it is no guess.
+            Refusal::ExchangeOver => refusal,
+            _ => guarded.count(refusal, from),
+        })
     }
 
     /// Admits a caller by its sealed session. A session that was never sealed with this secret is a guess, and
@@ -93,28 +112,34 @@ impl Gate {
         let Some(guarded) = &self.0 else {
             return Ok(Access::ANYBODY);
         };
-        let session = guarded.seal.open(sealed);
+        let session = guarded.seal.load().open(sealed);
         let session = session.ok_or_else(|| guarded.count(Refusal::NoSession, from))?;
         let ring = Arc::clone(&guarded.ring.borrow());
         match ring.with_secret(session.secret) {
             Some(key) if guarded.left(session.until).is_some() && !guarded.is_expired(key) => {
-                Ok(guarded.access(key, session.secret, Some(session.until)))
+                Ok(guarded.access(key, Admitted::Secret(session.secret), Some(session.until)))
             }
             _ => Err(Refusal::NoSession),
         }
     }
 
     /// Begins a session for a caller that was admitted with a key. `None` if the gate admits all callers, and for a
-    /// caller that has only a session, because a session is not prolonged.
+    /// caller that has only a session or an exchanged key, because neither is prolonged.
     pub fn begin_session(&self, access: Access) -> Option<(Access, SealedSession)> {
         let guarded = self.0.as_ref()?;
         let mut authenticated = access.0.filter(|it| it.session_until.is_none())?;
+        let Admitted::Secret(secret) = authenticated.admitted else {
+            return None;
+        };
         let session = Session {
-            secret: authenticated.secret,
+            secret,
             until: guarded.clock.wall() + guarded.session_ttl,
         };
         authenticated.session_until = Some(session.until);
-        Some((Access(Some(authenticated)), guarded.seal.seal(&session)))
+        Some((
+            Access(Some(authenticated)),
+            guarded.seal.load().seal(&session),
+        ))
     }
 
     /// The access that a caller with this API key would get, if any. No refusal is counted.
@@ -143,12 +168,41 @@ impl Gate {
     }
 
     /// Replaces the keys: from now on only callers with the new keys are admitted.
-    pub fn replace(&self, ring: KeyRing) {
+    pub fn replace(&self, mut ring: KeyRing) {
         let Some(guarded) = &self.0 else { return };
+        ring.keep_issuers(&guarded.ring.borrow());
         let is_named = |name: &Arc<str>| ring.keys().iter().any(|key| key.name == *name);
-        guarded.tallies.lock().retain(|name, _| is_named(name));
+        let mut tallies = guarded.tallies.lock();
+        tallies.retain(|name, tally| is_named(name) || tally.is_in_use());
+        drop(tallies);
         guarded.ring.send_replace(Arc::new(ring));
         guarded.is_outdated.send_replace(false);
+        guarded.keep_exchanged();
+    }
+
+    /// Keeps the secret of exchanged keys in a data directory, as soon as there is an issuer.
+    pub fn keep_exchanged_in(&self, directory: &Path) {
+        if let Some(guarded) = &self.0 {
+            guarded.directory.get_or_init(|| directory.to_owned());
+            guarded.keep_exchanged();
+        }
+    }
+
+    /// Replaces the secrets that seal sessions and exchanged keys.
+    pub fn replace_seal(&self, seal: SessionSeal) {
+        if let Some(guarded) = &self.0 {
+            guarded.seal.store(Arc::new(seal));
+        }
+    }
+
+    /// The names of the issuers whose keys could not be fetched when they were due.
+    pub fn failing_issuers(&self) -> Vec<Box<str>> {
+        let Some(guarded) = &self.0 else {
+            return Vec::new();
+        };
+        let ring = guarded.ring.borrow();
+        let failing = ring.issuers().iter().filter(|issuer| issuer.is_failing());
+        failing.map(|issuer| issuer.settings.name.clone()).collect()
     }
 
     /// Records that the keys file has changed and cannot be used: the gate keeps the keys that were read before.
@@ -184,6 +238,21 @@ impl Gate {
 // === impl GateInner ===
 
 impl GateInner {
+    /// Takes the secret of exchanged keys from the data directory, if there are issuers. Without it, the gateway serves,
+    /// and exchanged keys end with the process.
+    fn keep_exchanged(&self) {
+        let Some(directory) = self.directory.get() else {
+            return;
+        };
+        if self.ring.borrow().issuers().is_empty() {
+            return;
+        }
+        match self.seal.load().of_directory(directory) {
+            Ok(seal) => self.seal.store(Arc::new(seal)),
+            Err(error) => error!(%error, "exchanged keys will end when this process ends"),
+        }
+    }
+
     fn is_expired(&self, key: &KeyEntry) -> bool {
         key.is_expired(self.clock.wall())
     }
@@ -195,35 +264,76 @@ impl GateInner {
     }
 
     fn find(self: &Arc<Self>, presented: &str) -> Result<Access, Refusal> {
-        let key = ApiKey::parse(presented).map_err(|error| match error {
-            ApiKeyError::NotAKey => Refusal::NotAKey,
-            ApiKeyError::Damaged => Refusal::Damaged,
-        })?;
+        let key = match ApiKey::parse(presented) {
+            Ok(key) => key,
+            Err(ApiKeyError::NotAKey) => return self.find_exchanged(presented),
+            Err(ApiKeyError::Damaged) => return Err(Refusal::Damaged),
+        };
         let ring = Arc::clone(&self.ring.borrow());
         let entry = ring.find(&key).filter(|entry| !self.is_expired(entry));
         let entry = entry.ok_or(Refusal::Unknown)?;
-        Ok(self.access(entry, key.id(), None))
+        Ok(self.access(entry, Admitted::Secret(key.id()), None))
+    }
+
+    /// Admits a caller by its exchanged key. After the end of that key the caller may renew, until a day after the
+    /// exchange.
+    fn find_exchanged(self: &Arc<Self>, presented: &str) -> Result<Access, Refusal> {
+        if !presented.starts_with(ExchangedKey::PREFIX) {
+            return Err(Refusal::NotAKey);
+        }
+        let content = ExchangedKey::open(presented, &self.seal.load().exchanged);
+        self.admit_exchanged(content.ok_or(Refusal::Unknown)?)
+    }
+
+    pub(super) fn admit_exchanged(
+        self: &Arc<Self>,
+        content: ExchangedContent,
+    ) -> Result<Access, Refusal> {
+        // A key that was sealed ahead, by a gateway whose clock is wrong, would live too long.
+        let is_ahead = content.at() > self.clock.wall() + MAX_AHEAD;
+        if is_ahead || self.left(content.renews_until()).is_none() {
+            return Err(Refusal::ExchangeOver);
+        }
+        let ring = Arc::clone(&self.ring.borrow());
+        let key = ring
+            .with_exchanged(&content)
+            .filter(|key| !self.is_expired(key));
+        let key = key.ok_or(Refusal::ExchangeOver)?;
+        let caller = ExchangedCaller::new(content, &key, &ring);
+        Ok(self.access(&key, Admitted::Exchanged(Arc::new(caller)), None))
     }
 
     fn access(
         self: &Arc<Self>,
         key: &Arc<KeyEntry>,
-        secret: ApiKeyId,
+        admitted: Admitted,
         session_until: Option<SystemTime>,
     ) -> Access {
         let mut tallies = self.tallies.lock();
-        let tally = tallies.entry(Arc::clone(&key.name)).or_default();
+        let mut tally = |of: &Arc<str>| Arc::clone(tallies.entry(Arc::clone(of)).or_default());
+        let own = match &admitted {
+            Admitted::Exchanged(it) if key.per_caller != KeyLimits::default() => {
+                Some(tally(&it.mark))
+            }
+            _ => None,
+        };
+        let tally = tally(&key.name);
+        if tallies.len() > MAX_TALLIES {
+            tallies.retain(|_, tally| tally.is_in_use());
+        }
         Access(Some(Authenticated {
             key: Arc::clone(key),
-            secret,
+            admitted,
             gate: Arc::clone(self),
-            tally: Arc::clone(tally),
+            tally,
+            own,
             session_until,
+            keeps: false,
         }))
     }
 
     /// Counts a refusal for an address. If the address has too many refusals, the answer says only that.
-    fn count(&self, refusal: Refusal, from: Option<IpAddr>) -> Refusal {
+    pub(super) fn count(&self, refusal: Refusal, from: Option<IpAddr>) -> Refusal {
         match self.limiter.count(from, Instant::now()) {
             Ok(()) => refusal,
             Err(retry_after) => Refusal::TooMany { retry_after },
@@ -242,12 +352,33 @@ pub struct Access(Option<Authenticated>);
 #[derive(Debug, Clone)]
 struct Authenticated {
     key: Arc<KeyEntry>,
-    secret: ApiKeyId,
+    admitted: Admitted,
     gate: Arc<GateInner>,
     tally: Arc<Tally>,
+    /// The tally of this caller alone, if its API key has limits for each caller.
+    own: Option<Arc<Tally>>,
     /// When the session ends, if the caller was admitted with a session.
     session_until: Option<SystemTime>,
+    /// Whether the caller only keeps a lease, for which an exchanged key lasts longer.
+    keeps: bool,
 }
+
+/// What a caller has sent to be admitted.
+#[derive(Debug, Clone)]
+enum Admitted {
+    /// A secret of its API key, or a session that began with it.
+    Secret(ApiKeyId),
+    /// A key for which it has exchanged an ID token.
+    Exchanged(Arc<ExchangedCaller>),
+}
+
+/// How many ID tokens may be verified at a time: a verification takes a fraction of a millisecond, and anybody may ask
+/// for one.
+const MAX_VERIFICATIONS: usize = 4;
+/// How many tallies are kept of API keys and callers that have no lease, waiter or stream.
+const MAX_TALLIES: usize = 20_000;
+/// How far ahead of this gateway's clock an exchange may have been.
+const MAX_AHEAD: Duration = Duration::from_mins(1);
 
 // === impl Access ===
 
@@ -264,21 +395,58 @@ impl Access {
     /// When the caller's access ends: with its session or with its key, whichever is sooner. `None` if neither ends.
     pub fn ends_at(&self) -> Option<SystemTime> {
         let authenticated = self.0.as_ref()?;
-        let ends = [authenticated.session_until, authenticated.key.expires_at];
+        let until = authenticated.exchanged().map(|it| it.until);
+        let expires_at = authenticated.key.expires_at;
+        let ends = [authenticated.session_until, until, expires_at];
         ends.into_iter().flatten().min()
     }
 
-    /// The scope of the caller's idempotency keys: the name of its API key, so that a new secret changes nothing.
+    /// Who the caller is: with an API key the name of the key, so that a new secret changes nothing.
     pub fn id(&self) -> CallerId {
         match &self.0 {
             None => CallerId::ANONYMOUS,
-            Some(authenticated) => CallerId::of_key(Arc::clone(&authenticated.key.name)),
+            Some(authenticated) => match authenticated.exchanged() {
+                None => CallerId::of_key(Arc::clone(&authenticated.key.name)),
+                Some(exchanged) => exchanged.id.clone(),
+            },
         }
     }
 
-    /// The name of the caller's API key; `None` at a gateway without keys.
+    /// Whether the caller has an exchanged key that has ended, so that it may only renew and release.
+    pub fn has_ended(&self) -> bool {
+        let exchanged = self.0.as_ref().filter(|it| it.exchanged().is_some());
+        exchanged.is_some_and(|it| it.session_left() == Some(Duration::ZERO))
+    }
+
+    /// Whether the caller has an exchanged key.
+    pub fn is_exchanged(&self) -> bool {
+        self.0.as_ref().is_some_and(|it| it.exchanged().is_some())
+    }
+
+    /// The URL of the issuer and the subject that a token of the caller has proved.
+    pub fn proven(&self) -> Option<(&str, &str)> {
+        let content = &self.0.as_ref()?.exchanged()?.content;
+        Some((&content.issuer, &content.subject))
+    }
+
+    /// Adds to a lease what the API key declares of the caller: an owner wins over the owner that the caller names, which
+    /// stays in the metadata. Fails if the metadata is too much together.
+    pub fn declare(&self, said: &mut Said) -> Result<(), MetadataError> {
+        let exchanged = self.0.as_ref().and_then(Authenticated::exchanged);
+        exchanged.map_or(Ok(()), |it| it.declare(said))
+    }
+
+    /// The caller as people are shown it: with an API key the name of the key. `None` at a gateway without keys.
     pub fn name(&self) -> Option<&Arc<str>> {
-        self.key().map(|key| &key.name)
+        let it = self.0.as_ref()?;
+        Some(it.exchanged().map_or(&it.key.name, |it| &it.label))
+    }
+
+    /// The mark of the caller ([`CallerId::mark`]), for every question whether it is the same caller that needs a text.
+    /// `None` at a gateway without keys.
+    pub fn mark(&self) -> Option<&Arc<str>> {
+        let it = self.0.as_ref()?;
+        Some(it.exchanged().map_or(&it.key.name, |it| &it.mark))
     }
 
     /// The caller's API key, as it was when the caller was admitted.
@@ -345,9 +513,12 @@ impl Access {
         let Some(authenticated) = &self.0 else {
             return Ok(());
         };
-        authenticated
-            .tally
-            .request(authenticated.key.limits.rate, Instant::now())
+        let now = Instant::now();
+        if let Some((own, limits)) = authenticated.own() {
+            own.request(limits.rate, now)?;
+        }
+        let rate = authenticated.key.limits.rate;
+        authenticated.tally.request(rate, now)
     }
 
     /// Counts a check of a fencing token, of which there may be so many a second, and as many at once after a pause.
@@ -384,29 +555,50 @@ impl Access {
 
     /// Counts a request that may wait against the key's limit of waiters, until the returned slot is dropped.
     pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
-        let Some(Authenticated { key, tally, .. }) = &self.0 else {
+        let Some(it) = &self.0 else {
             return Ok(None);
         };
-        let most = key.limits.max_waiters.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        tally.waiter(most).map(Some)
+        let most = |limits: &KeyLimits| limits.max_waiters.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        let slot = it.tally.waiter(most(&it.key.limits))?;
+        Ok(Some(match it.own() {
+            None => slot,
+            Some((own, limits)) => own.waiter(most(limits))?.within(slot),
+        }))
     }
 
     /// Counts a stream against the key's limit of streams, until the returned slot is dropped.
     pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
-        let Some(Authenticated { key, tally, .. }) = &self.0 else {
+        let Some(it) = &self.0 else {
             return Ok(None);
         };
-        let most = key.limits.max_streams.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        tally.stream(most).map(Some)
+        let most = |limits: &KeyLimits| limits.max_streams.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        let slot = it.tally.stream(most(&it.key.limits))?;
+        Ok(Some(match it.own() {
+            None => slot,
+            Some((own, limits)) => own.stream(most(limits))?.within(slot),
+        }))
     }
 }
 
 // === impl Authenticated ===
 
 impl Authenticated {
-    /// The time left of the session, if the caller has one; zero once the session is over.
+    /// The caller, if it has an exchanged key.
+    fn exchanged(&self) -> Option<&ExchangedCaller> {
+        match &self.admitted {
+            Admitted::Secret(_) => None,
+            Admitted::Exchanged(exchanged) => Some(exchanged),
+        }
+    }
+
+    /// The time left of the session or the exchanged key, if the caller has one; zero once it is over. Whoever `keeps` a
+    /// lease has an exchanged key for longer.
     fn session_left(&self) -> Option<Duration> {
-        let until = self.session_until?;
+        let until = match self.exchanged() {
+            None => self.session_until?,
+            Some(exchanged) if self.keeps => exchanged.content.renews_until(),
+            Some(exchanged) => exchanged.until,
+        };
         Some(self.gate.left(until).unwrap_or_default())
     }
 
@@ -415,12 +607,15 @@ impl Authenticated {
         self.still(|key| key.permissions.permits(permission, name))
     }
 
-    /// Whether the secret that was sent is still valid, and its key is such a key now.
+    /// Whether what was sent is still valid, and its key is such a key now.
     fn still(&self, is_such: impl FnOnce(&KeyEntry) -> bool) -> bool {
         let ring = Arc::clone(&self.gate.ring.borrow());
-        let key = ring.with_secret(self.secret);
+        let is_such = |key: &Arc<KeyEntry>| !self.gate.is_expired(key) && is_such(key);
         self.session_left() != Some(Duration::ZERO)
-            && key.is_some_and(|key| !self.gate.is_expired(key) && is_such(key))
+            && match &self.admitted {
+                Admitted::Secret(secret) => ring.with_secret(*secret).is_some_and(is_such),
+                Admitted::Exchanged(it) => it.entry(&ring).is_some_and(|key| is_such(&key)),
+            }
     }
 
     /// The returned future ends when the keys have changed, one of the keys has expired, or the session is over.
@@ -438,8 +633,21 @@ impl Authenticated {
 
     /// Counts a request that was carried out before it could be refused.
     fn force_count_request(&self) {
-        let rate = self.key.limits.rate;
-        self.tally.force_take(rate, Instant::now());
+        let (rate, now) = (self.key.limits.rate, Instant::now());
+        self.tally.force_take(rate, now);
+        if let Some((own, limits)) = self.own() {
+            own.force_take(limits.rate, now);
+        }
+    }
+
+    /// The tally of all callers of the API key, and that of this caller alone if it has limits; each with its limits.
+    fn tallies(&self) -> impl Iterator<Item = (&Arc<Tally>, &KeyLimits)> {
+        std::iter::once((&self.tally, &self.key.limits)).chain(self.own())
+    }
+
+    /// The tally of this caller alone, and its limits.
+    fn own(&self) -> Option<(&Arc<Tally>, &KeyLimits)> {
+        Some((self.own.as_ref()?, &self.key.per_caller))
     }
 }
 
@@ -494,6 +702,15 @@ pub struct Authorization(Option<(Authenticated, LockName)>);
 // === impl Authorization ===
 
 impl Authorization {
+    /// The right to have a lease kept, which lasts for longer than the exchanged key with which it was acquired.
+    #[must_use]
+    pub fn to_keep(mut self) -> Self {
+        if let Some((authenticated, _)) = &mut self.0 {
+            authenticated.keeps = true;
+        }
+        self
+    }
+
     /// Whether the caller is still authorized.
     pub fn is_valid(&self) -> bool {
         let authorized = self.0.as_ref();
@@ -514,20 +731,24 @@ impl Authorization {
         let Some((authenticated, name)) = &self.0 else {
             return Ok(None);
         };
-        let Some(most) = authenticated.key.limits.max_leases else {
-            return Ok(None);
-        };
-        let request = idempotency.map(|hash| (hash, name.clone()));
-        let account = &authenticated.tally.leases;
-        account.take(most, request, Instant::now()).map(Some)
+        let (request, now) = (idempotency.map(|hash| (hash, name.clone())), Instant::now());
+        let mut slot = None;
+        for (tally, limits) in authenticated.tallies() {
+            if let Some(most) = limits.max_leases {
+                slot = Some(tally.leases.take(most, request.clone(), slot, now)?);
+            }
+        }
+        Ok(slot)
     }
 
     /// Takes a slot for a lease that the caller has already and keeps here. There is always a slot, because a limit
     /// must not cost a holder its lock.
     pub fn adopted_slot(&self) -> Option<LeaseSlot> {
         let (authenticated, _) = self.0.as_ref()?;
-        authenticated.key.limits.max_leases?;
-        Some(authenticated.tally.leases.adopt())
+        let limited = authenticated
+            .tallies()
+            .filter(|(_, limits)| limits.max_leases.is_some());
+        limited.fold(None, |sum, (tally, _)| Some(tally.leases.adopt(sum)))
     }
 
     /// Waits until the caller is no longer authorized: within seconds of an expiry, at once after a change of the

@@ -45,6 +45,8 @@ struct SlotInner {
     account: Arc<LeaseAccount>,
     number: u64,
     request: Option<SlotRequest>,
+    /// The slot that the same lease takes of all leases of the API key, if this one is of the leases of one caller.
+    sum: Option<LeaseSlot>,
     /// When the minimum hold of the lease is over, until which the lock rests after a release; `None` without a rest.
     rests_until: Mutex<Option<Instant>>,
 }
@@ -56,12 +58,13 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 // === impl LeaseAccount ===
 
 impl LeaseAccount {
-    /// Takes a slot for a request. A request that is repeated under its idempotency key shares the slot of the first
-    /// request.
+    /// Takes a slot for a request, with the slot `sum` in another account. A request that is repeated under its idempotency
+    /// key shares the slot of the first request.
     pub(super) fn take(
         self: &Arc<Self>,
         most: usize,
         request: Option<SlotRequest>,
+        sum: Option<LeaseSlot>,
         now: Instant,
     ) -> Result<LeaseSlot, Excess> {
         let lives = |end: &Option<Instant>| end.is_none_or(|end| end > now);
@@ -83,15 +86,20 @@ impl LeaseAccount {
             let retry_after = left.clamp(Duration::from_secs(1), MAX_RETRY_AFTER);
             return Err(Excess::Leases { retry_after });
         }
-        Ok(self.open(&mut slots, request))
+        Ok(self.open(&mut slots, request, sum))
     }
 
     /// Takes a slot for a lease that the caller already has, even beyond the limit.
-    pub(super) fn adopt(self: &Arc<Self>) -> LeaseSlot {
-        self.open(&mut self.0.lock(), None)
+    pub(super) fn adopt(self: &Arc<Self>, sum: Option<LeaseSlot>) -> LeaseSlot {
+        self.open(&mut self.0.lock(), None, sum)
     }
 
-    fn open(self: &Arc<Self>, slots: &mut Slots, request: Option<SlotRequest>) -> LeaseSlot {
+    fn open(
+        self: &Arc<Self>,
+        slots: &mut Slots,
+        request: Option<SlotRequest>,
+        sum: Option<LeaseSlot>,
+    ) -> LeaseSlot {
         slots.last += 1;
         let number = slots.last;
         slots.taken.insert(number, None);
@@ -99,6 +107,7 @@ impl LeaseAccount {
             account: Arc::clone(self),
             number,
             request: request.clone(),
+            sum,
             rests_until: Mutex::default(),
         });
         if let Some(request) = request {
@@ -120,6 +129,9 @@ impl LeaseSlot {
     /// Sets how long the slot counts when its lease has ended, because the lock rests; `None`: no longer than the lease.
     pub fn rest_until(&self, end: Option<Instant>) {
         *self.0.rests_until.lock() = end;
+        if let Some(sum) = &self.0.sum {
+            sum.rest_until(end);
+        }
     }
 
     /// Makes the slot count without an end: its lease is lost, and its request asks for another lease.
@@ -138,6 +150,9 @@ impl LeaseSlot {
 impl SlotInner {
     fn set_end(&self, end: Option<Instant>) {
         self.account.0.lock().taken.insert(self.number, end);
+        if let Some(sum) = &self.sum {
+            sum.0.set_end(end);
+        }
     }
 }
 
@@ -183,7 +198,7 @@ mod tests {
         fn ask_for(&self, lock: &str, key: Option<u8>) -> Result<LeaseSlot, Excess> {
             let lock = LockName::new(lock).unwrap();
             let request = key.map(|byte| (IdempotencyHash::from_bytes([byte; 32]), lock));
-            self.0.take(2, request, self.1)
+            self.0.take(2, request, None, self.1)
         }
 
         fn lease(&self, key: Option<u8>, ttl: Duration) -> LeaseSlot {
@@ -272,9 +287,9 @@ mod tests {
     fn a_lease_that_is_adopted_counts_beyond_the_limit() {
         let rig = Rig::new();
         let _both = [rig.lease(None, TTL), rig.lease(None, TTL)];
-        let adopted = rig.0.adopt();
+        let adopted = rig.0.adopt(None);
         assert_eq!(rig.0.0.lock().taken.len(), 3);
-        assert!(adopted.has_same_account(&rig.0.adopt()));
+        assert!(adopted.has_same_account(&rig.0.adopt(None)));
         drop(adopted);
         assert_eq!(rig.0.0.lock().taken.len(), 2);
     }

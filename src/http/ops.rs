@@ -180,9 +180,18 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
     });
     // The detail does not say what exactly is wrong, because every caller may read it.
     if !gateway.gate.is_open() {
-        let detail = "the keys file cannot be used; the API keys that were read before stay valid, \
-                      and the log says what is wrong";
+        let detail = "the keys file or the session secret file cannot be used; what was read before stays \
+                      valid, and the log says what is wrong";
         checks.push(check("keys", gateway.gate.is_outdated().then_some(detail)));
+    }
+    let failing = gateway.gate.failing_issuers();
+    if !failing.is_empty() {
+        let detail = format!(
+            "the keys of {} cannot be fetched; ID tokens are verified with the last ones for a day, and the log says \
+             what is wrong",
+            failing.join(", ")
+        );
+        checks.push(check("issuers", Some(&detail)));
     }
     if gateway.audit.is_kept() {
         let detail = "lines are missing from the audit log, and the log says why";

@@ -81,11 +81,15 @@ pub(crate) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
             line: entry.line,
         },
     };
-    Ok(entries(path, &text)?.into_iter().map(setting).collect())
+    Ok(entries(path, &text, &[])?
+        .into_iter()
+        .map(setting)
+        .collect())
 }
 
-/// Every `key = value` in the text of a TOML file, in the order of the text.
-pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<TomlEntry>, NotToml> {
+/// Every `key = value` in the text of a TOML file, in the order of the text. A table whose path has one of the ends `whole`
+/// is one entry.
+pub(crate) fn entries(path: &Path, text: &str, whole: &[&str]) -> Result<Vec<TomlEntry>, NotToml> {
     let lines = |range: Range<usize>| text.get(range).unwrap_or_default().matches('\n').count();
     let document = DeTable::parse(text).map_err(|error| NotToml {
         path: path.to_owned(),
@@ -94,7 +98,7 @@ pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<TomlEntry>, NotToml
         reason: error.message().to_owned(),
     })?;
     let mut found = Vec::new();
-    collect(document.into_inner(), "", &mut found);
+    collect(document.into_inner(), "", whole, &mut found);
     found.sort_by_key(|(offset, ..)| *offset);
     // Each line is counted from the line of the previous entry. A keys file may have a hundred thousand entries, and
     // counting from the beginning for each would take quadratic time.
@@ -107,7 +111,12 @@ pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<TomlEntry>, NotToml
     Ok(found.into_iter().map(entry).collect())
 }
 
-fn collect(table: DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, toml::Value)>) {
+fn collect(
+    table: DeTable<'_>,
+    prefix: &str,
+    whole: &[&str],
+    found: &mut Vec<(usize, String, toml::Value)>,
+) {
     for (key, value) in table {
         let name = key.get_ref();
         let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
@@ -118,7 +127,7 @@ fn collect(table: DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, tom
         } else {
             format!("{prefix}{name:?}")
         };
-        collect_value(key.span().start, path, value, found);
+        collect_value(key.span().start, path, value, whole, found);
     }
 }
 
@@ -126,11 +135,15 @@ fn collect_value(
     offset: usize,
     path: String,
     value: Spanned<DeValue<'_>>,
+    whole: &[&str],
     found: &mut Vec<(usize, String, toml::Value)>,
 ) {
     let span = value.span();
+    let is_whole = whole.iter().any(|end| path.ends_with(end));
     match value.into_inner() {
-        DeValue::Table(inner) if !inner.is_empty() => collect(inner, &format!("{path}."), found),
+        DeValue::Table(inner) if !inner.is_empty() && !is_whole => {
+            collect(inner, &format!("{path}."), whole, found);
+        }
         DeValue::Array(tables)
             if !tables.is_empty() && tables.iter().all(|it| it.get_ref().is_table()) =>
         {
@@ -139,6 +152,7 @@ fn collect_value(
                     table.span().start,
                     format!("{path}[{number}]"),
                     table,
+                    whole,
                     found,
                 );
             }
@@ -164,7 +178,7 @@ mod tests {
     fn knows_the_line_of_every_value() {
         let text = "# words\nb = 1\n\n[t]\n  x = 'y'\na.c = true\n[empty]\n\
                     [[k]]\nd = [1]\n[[k]]\n[[k]]\nd = 2\n";
-        let entries = entries(Path::new("f"), text).unwrap();
+        let entries = entries(Path::new("f"), text, &[]).unwrap();
         let found: Vec<_> = entries
             .iter()
             .map(|entry| (entry.path.as_str(), entry.value.to_string(), entry.line))
@@ -186,7 +200,7 @@ mod tests {
     #[test]
     fn does_not_repeat_a_line_that_is_not_toml() {
         let text = "x = 1\nstore = \"redis://:s3cret@h\nlisten = 2";
-        let error = entries(Path::new("f"), text).unwrap_err().to_string();
+        let error = entries(Path::new("f"), text, &[]).unwrap_err().to_string();
         assert!(error.starts_with("line 2 of f is not TOML: "), "{error}");
         assert!(!error.contains("s3cret"), "{error}");
     }
@@ -197,7 +211,7 @@ mod tests {
             ("a = 9223372036854775807", "9223372036854775807"),
             ("a = 9223372036854775808", "9223372036854776000.0"),
         ] {
-            let entries = entries(Path::new("f"), text).unwrap();
+            let entries = entries(Path::new("f"), text, &[]).unwrap();
             assert_eq!(entries[0].value.to_string(), value);
         }
     }

@@ -59,7 +59,9 @@ impl Section {
         let schema = schemars::schema_for!(Config).to_value();
         let text = toml::to_string(&Config::default()).expect("the configuration is a TOML table");
         let mut sections: Vec<Self> = Vec::new();
-        for entry in file::entries(Path::new("the defaults"), &text).expect("it was just written") {
+        for entry in
+            file::entries(Path::new("the defaults"), &text, &[]).expect("it was just written")
+        {
             let (name, _) = entry.path.rsplit_once('.').unwrap_or_default();
             if sections.last().is_none_or(|section| section.name != name) {
                 sections.push(Self {

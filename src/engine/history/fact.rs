@@ -7,14 +7,14 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Mode, Owner, Said},
+    lock::{CallerId, FencingToken, HeldLease, HistoryEntry, HistoryNote, Mode, Owner, Said},
     store::history::HistoryRecord,
 };
 
 /// The party that acquired, released or broke a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
-    /// The API key with this name, or somebody who has signed in with it.
+    /// The caller with this mark ([`CallerId::mark`]): it has an API key, or has signed in with it.
     Key(Arc<str>),
     /// A caller without an API key, at this address.
     Address(IpAddr),
@@ -62,10 +62,10 @@ const MAX_BYTES: usize = 1_024;
 // === impl Actor ===
 
 impl Actor {
-    /// The name of the API key, if the actor has one.
-    pub fn key(&self) -> Option<&Arc<str>> {
+    /// The mark of the caller, if the actor has an API key.
+    pub fn mark(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Key(name) => Some(name),
+            Self::Key(mark) => Some(mark),
             Self::Address(_) => None,
         }
     }
@@ -74,7 +74,7 @@ impl Actor {
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key(name) => f.write_str(name),
+            Self::Key(mark) => f.write_str(CallerId::label_of_mark(mark)),
             Self::Address(address) => address.fmt(f),
         }
     }
@@ -149,7 +149,12 @@ pub(super) fn record(mut fact: HistoryEntry) -> HistoryRecord {
         let fields = json.as_object_mut().expect("a fact has fields");
         fields.retain(|_, value| !value.is_null());
         let text = json.to_string();
-        if text.len() <= MAX_BYTES || fact.metadata.pop_last().is_none() {
+        // Links stay longest: a link that an API key declares leads to the job, whatever the job says of itself.
+        let is_link = |name: &&String| fact.metadata[*name].starts_with("https://");
+        let names = || fact.metadata.keys().rev();
+        let last = names().find(|name| !is_link(name)).or(names().next());
+        let last = last.filter(|_| text.len() > MAX_BYTES).cloned();
+        if last.and_then(|name| fact.metadata.remove(&name)).is_none() {
             let record = HistoryRecord::new(fact.fencing_token, &text, is_vital);
             return if is_proof(&fact) {
                 record
@@ -201,6 +206,23 @@ mod tests {
         assert_eq!(fact.metadata.len(), 3);
         let metadata = whole.metadata.clone();
         assert_eq!(HistoryEntry { metadata, ..fact }, whole);
+    }
+
+    #[test]
+    fn a_link_to_the_job_stays_whatever_the_caller_says_of_itself() {
+        let run = "https://ci.example/acme/web/7";
+        let entries = (b'a'..=b'z')
+            .step_by(2)
+            .map(|name| (char::from(name).to_string(), "x".repeat(99)));
+        let entries = entries.chain([("run".to_owned(), run.to_owned())]);
+        let said = Said {
+            metadata: Metadata::new(entries.collect()).unwrap(),
+            ..Said::default()
+        };
+        let fence = FencingToken::new(42).unwrap();
+        let fact = read(&record(entry(fence, Mode::Exclusive, &said)).text).unwrap();
+        assert_eq!(fact.metadata["run"], run);
+        assert!((2..14).contains(&fact.metadata.len()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
+    auth::may_hold_secret,
     config::DeclaredLock,
     http::locks::{CurrentHolder, millis, release_request_body, rests},
     lock::{
@@ -36,7 +37,7 @@ pub(in crate::http) struct Problem {
     pub(in crate::http) extra: Extra,
     /// Cause for the log only: an operator needs it, and a caller must not see it.
     pub(in crate::http) cause: Option<String>,
-    /// Whether the cause is an outage of the store, which the store logs itself, once.
+    /// Whether the cause is an outage of the store or of an issuer, which is logged once where it is found.
     pub(in crate::http) is_outage: bool,
 }
 
@@ -153,7 +154,9 @@ impl Problem {
     }
 
     pub(in crate::http) fn caused_by(mut self, cause: String) -> Self {
-        self.cause = Some(cause);
+        // The text of somebody else may be in the cause.
+        let is_shown = !may_hold_secret(&cause);
+        self.cause = Some(if is_shown { cause } else { "***".to_owned() });
         self
     }
 }

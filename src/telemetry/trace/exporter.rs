@@ -1,8 +1,6 @@
 //! Sends queued spans to the collector.
 
 use std::{
-    error::Error,
-    iter::successors,
     path::Path,
     sync::{
         Arc,
@@ -25,7 +23,7 @@ use tracing::{info, warn};
 use crate::{
     bounded_file::{self, FileError},
     config::{HostPort, Invalid, TraceConfig},
-    tls::{TlsError, distrust, no_tls},
+    tls::{TlsError, cause, no_tls},
 };
 
 use super::encode::{self, Record, Sender};
@@ -174,7 +172,7 @@ impl Exporter {
             .send()
             .await;
         let (reason, is_refusal) = match sent {
-            Err(error) => (cause(&error), false),
+            Err(error) => (cause(&error, "trace.ca_file"), false),
             Ok(response) if response.status().is_success() => return Ok(()),
             Ok(response) => {
                 let status = response.status();
@@ -247,18 +245,6 @@ fn read_files(
         _ => no_tls()?,
     };
     Ok((headers, tls))
-}
-
-/// The text of an error and of its causes.
-fn cause(error: &reqwest::Error) -> String {
-    if let Some(why) = distrust(error, "trace.ca_file") {
-        return format!("its certificate is not trusted: {why}");
-    }
-    let causes = successors(Some(error as &dyn Error), |&error| error.source());
-    causes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }
 
 // === Trace error ===

@@ -1,6 +1,6 @@
 //! Problems of a certificate: why the other end of a connection does not trust it, and its validity period.
 
-use std::{error::Error, io};
+use std::{error::Error, io, iter::successors};
 
 use rustls::{
     AlertDescription as Alert, CertificateError, RootCertStore,
@@ -24,6 +24,16 @@ pub fn distrust(error: &(dyn Error + 'static), setting: &str) -> Option<String> 
         }
         _ => why.to_string(),
     })
+}
+
+/// The text of the error of a request, with its causes. `setting` is as in [`distrust`].
+pub fn cause(error: &reqwest::Error, setting: &str) -> String {
+    if let Some(why) = distrust(error, setting) {
+        return format!("its certificate is not trusted: {why}");
+    }
+    let causes = successors(Some(error as &dyn Error), |&error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
 }
 
 /// Why the server does not trust this client's certificate, if that caused `error`. `setting` is the name of the

@@ -6,7 +6,7 @@
 mod distrust;
 mod files;
 
-pub use distrust::{Validity, distrust, refused_by_server, speaks_no_tls};
+pub use distrust::{Validity, cause, distrust, refused_by_server, speaks_no_tls};
 pub use files::{
     ClientFiles, Identity, IdentityFiles, PemError, PemFile, TlsError, no_tls, provider,
 };

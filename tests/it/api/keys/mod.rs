@@ -1,6 +1,8 @@
 //! API keys and sessions.
 
 mod cookies;
+mod exchange;
+mod exchanged;
 mod limits;
 mod permissions;
 mod revoked;
