@@ -22,7 +22,7 @@ NODES = {"action-oldest": f"node-action-{ARCHITECTURE}/bin/node", "action-newest
 def run(name, node, action, arguments):
     began = time.monotonic()
     command = [sys.executable, str(RIG), "--program", arguments.program, "--", sys.executable, "-m", "unittest"]
-    command += arguments.tests or ["test_action"]
+    command += arguments.tests or ["test_action", "test_oidc"]
     done = subprocess.run(
         command, cwd=ACTION / "tests", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**environment(), "NODE": node, "ACTION": str(action)},
