@@ -1,6 +1,6 @@
 """GitHub and a gateway with an issuer, as far as a job sees them: they give ID tokens, and keys for these tokens.
 
-What comes with a key that lives is passed on to a gateway of the rig, which has no keys. After the end of a key, only
+What comes with a key that lives is passed on to a gateway that has no keys. After the end of a key, only
 renewals and releases are.
 """
 
@@ -30,6 +30,8 @@ class Front(http.server.ThreadingHTTPServer):
         # How long an ID token and a key live, in seconds.
         self.token_lives, self.key_lives = 300, 3600
         self.tokens, self.keys = {}, {}
+        # How many tokens were sent to be exchanged.
+        self.asked = 0
         # What is answered next instead: a status of GitHub; a status and a document of the gateway, or of all exchanges.
         self.github, self.exchanges, self.all_exchanges = [], [], None
         self.log = []
@@ -53,11 +55,15 @@ class Front(http.server.ThreadingHTTPServer):
         if self.github:
             return self.github.pop(0), {}
         (audience,) = parse_qs(urlsplit(handler.path).query)["audience"]
+        return 200, {"value": self.token(audience)}
+
+    def token(self, audience=None):
         token = f"eyJ{len(self.tokens)}.c2VjcmV0.c2ln"
-        self.tokens[token] = (audience, time.monotonic() + self.token_lives)
-        return 200, {"value": token}
+        self.tokens[token] = (audience or self.url, time.monotonic() + self.token_lives)
+        return token
 
     def exchange(self, body):
+        self.asked += 1
         if self.exchanges:
             return self.exchanges.pop(0)
         if self.all_exchanges:
@@ -98,7 +104,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 front.log.append((self.command, self.path, key))
                 answer = front.refusal(self.command, key)
         if answer:
-            self.reply(answer[0], json.dumps(answer[1]).encode(), "application/json")
+            self.reply(answer[0], json.dumps(answer[1], separators=(",", ":")).encode(), "application/json")
             return
         connection = http.client.HTTPConnection(front.gateway, timeout=60)
         try:
