@@ -101,7 +101,8 @@ async function describe(locks, names, owner) {
   for (const name of names) {
     const { state, holders, waiterCount } = await locks.inspect(name);
     // The lease of this job, which only keeps the lock until the job has the others too.
-    const own = holders?.find((holder) => holder.owner === owner && holder.waitsFor);
+    // The gateway keeps the named owner in the metadata if the key declares another.
+    const own = holders?.find((holder) => [holder.owner, holder.metadata?.said_owner].includes(owner) && holder.waitsFor);
     if (own && own.waitsFor.name === null) return `have ${name}, waiting for a lock that this key may not view`;
     if (own && names.includes(own.waitsFor.name)) return `have ${name}, waiting for ${own.waitsFor.name}: ${holding(own.waitsFor.holders)}`;
     if (holders?.[0]?.reservation) return `waiting for ${name}: ${holding(holders)}, ${waiterCount} in the queue`;
