@@ -9,4 +9,4 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use targets::{body, name, reply, row};
+pub use targets::{body, name, reply, row, token};

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::{
+    auth::fuzzed_token,
     http::fuzzed_body,
     lock::{IdempotencyKey, LockName, NamePrefix, Owner, Token},
     store::{
@@ -50,6 +51,11 @@ pub fn name(bytes: &[u8]) -> String {
 /// Decodes bytes as the body of every route that takes one.
 pub fn body(bytes: &[u8]) -> String {
     fuzzed_body(bytes)
+}
+
+/// Decodes bytes as an ID token, as the keys of an issuer, and as a template with claims.
+pub fn token(bytes: &[u8]) -> String {
+    fuzzed_token(bytes)
 }
 
 /// Decodes bytes as the reply of Redis to every script.

@@ -1,6 +1,6 @@
 //! Runs each decoder on mutations of valid inputs.
 
-use super::{body, hunt::Hunt, name, reply, row};
+use super::{body, hunt::Hunt, name, reply, row, token};
 
 #[test]
 fn nothing_is_a_name_that_is_none() {
@@ -42,6 +42,25 @@ fn no_body_is_taken_that_is_no_object() {
         ],
     };
     println!("bodies: {}", hunt.run());
+}
+
+#[test]
+fn no_token_is_verified_that_nobody_has_signed() {
+    let hunt = Hunt {
+        decoder: token,
+        seeds: &[
+            b"eyJhbGciOiJFUzI1NiIsImtpZCI6ImUifQ.eyJpc3MiOiJpIiwiYXVkIjoiYSIsInN1YiI6InMiLCJpYXQiOjAsImV4cCI6OTl9.AAAA",
+            b"eyJhbGciOiJIUzI1NiIsImtpZCI6ImUifQ.eyJpc3MiOiJpIn0.AAAA",
+            br#"{"keys": [{"kty": "RSA", "kid": "r", "use": "sig", "n": "AQAB", "e": "AQAB"}]}"#,
+            b"{repository}/\n{\"repository\": \"acme/web\"}",
+            b"https://a/{b}:{c}\n{\"b\": 1, \"c\": \"..\", \"email_verified\": true}",
+        ],
+        words: &[
+            b".", b"eyJ", b"eyJhbGciOiJub25lIn0", b"e30", b"\"kid\":", b"\"crv\": \"P-256\"", b"{", b"}", b"[", b"..",
+            b"/", b":", b"\\u202e", b"\\u0000", b"null", b"1e999", b"\n", "\u{e4}".as_bytes(),
+        ],
+    };
+    println!("tokens: {}", hunt.run());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::event::{LeftOut, Requester};
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     minute: Mutex<Minute>,
-    left_out: [AtomicU64; 2],
+    left_out: [AtomicU64; 3],
 }
 
 /// A kind of audit line whose number is limited.
@@ -28,6 +28,8 @@ pub(super) enum Bounded {
     Refusal,
     /// A line about a session that a caller ended, which no rate limit counts.
     SignOut,
+    /// A line about an ID token that a caller exchanged, which it may do again with the same token.
+    Exchange,
 }
 
 #[derive(Debug, Default)]
@@ -146,7 +148,7 @@ mod tests {
         );
         assert_eq!(admitted(&bounds, &requester(None, 2), 10, now), 10);
         assert_eq!(admitted(&bounds, &requester(Some("ci"), 1), 10, now), 10);
-        assert_eq!(bounds.take_left_out(), [40, 0]);
+        assert_eq!(bounds.take_left_out(), [40, 0, 0]);
         assert_eq!(bounds.take_left_out(), LeftOut::default());
         let later = now + MINUTE;
         assert_eq!(admitted(&bounds, &requester(None, 1), 10, later), 10);
@@ -159,7 +161,7 @@ mod tests {
         for _ in 0..100 {
             bounds.admit(Bounded::SignOut, &ops, now, QUEUE);
         }
-        assert_eq!(bounds.take_left_out(), [0, 40]);
+        assert_eq!(bounds.take_left_out(), [0, 40, 0]);
         assert_eq!(admitted(&bounds, &ops, 10, now), 10);
     }
 
@@ -180,6 +182,6 @@ mod tests {
             let admitted = bounds.admit(Bounded::Refusal, &requester(None, 1), now, room);
             assert_eq!(admitted, expected);
         }
-        assert_eq!(bounds.take_left_out(), [2, 0]);
+        assert_eq!(bounds.take_left_out(), [2, 0, 0]);
     }
 }

@@ -10,12 +10,16 @@ use crate::{
     lock::{FencingToken, LockName, OrderNumber},
 };
 
-/// Numbers of refusals and of sign-outs that were left out of the audit log since the last line that reports
+/// Numbers of refusals, of sign-outs and of exchanges that were left out of the audit log since the last line that reports
 /// such numbers.
-pub(super) type LeftOut = [u64; 2];
+pub(super) type LeftOut = [u64; 3];
 
 /// Fields in which an audit line reports how many lines were left out, in the order of [`LeftOut`].
-const LEFT_OUT_FIELDS: [&str; 2] = ["refusals_left_out", "sign_outs_left_out"];
+const LEFT_OUT_FIELDS: [&str; 3] = [
+    "refusals_left_out",
+    "sign_outs_left_out",
+    "exchanges_left_out",
+];
 
 /// The caller of a request, as far as known.
 #[derive(Debug, Clone, Copy)]

@@ -120,6 +120,15 @@ impl Audit {
         self.record("sign-in", |entry| entry.set_requester(requester));
     }
 
+    /// Records that a caller exchanged an ID token for a key. Limited like [`Audit::refused`], because a caller can repeat it
+    /// with one token.
+    pub fn exchanged(&self, requester: &Requester<'_>, issuer: &str, subject: &str) {
+        self.record_bounded(Bounded::Exchange, "exchange", requester, |entry| {
+            entry.set("issuer", bounded(issuer));
+            entry.set("subject", bounded(subject));
+        });
+    }
+
     /// Records that a caller ended its session. Limited like [`Audit::refused`], because a caller can repeat it
     /// with one cookie without any rate limit.
     pub fn signed_out(&self, requester: &Requester<'_>) {

@@ -64,6 +64,14 @@ impl AddressLimiter {
         self.use_bucket(from, now, Bucket::take)
     }
 
+    /// Fails like [`AddressLimiter::count`] if the limit is reached, and counts nothing.
+    pub(super) fn look(&self, from: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
+        self.use_bucket(from, now, |bucket, rate, now| {
+            let mut copy = *bucket;
+            copy.take(rate, now)
+        })
+    }
+
     /// Takes back one refusal that was counted against an address.
     pub(super) fn refund(&self, from: Option<IpAddr>, now: Instant) {
         self.use_bucket(from, now, Bucket::refund);

@@ -38,16 +38,17 @@ pub enum ApiKeyError {
     Damaged,
 }
 
-const PREFIX: &str = "lgk_";
 const SECRET_LEN: usize = 43;
 const CHECKSUM_LEN: usize = 6;
 /// The length of a key without its checksum.
-const BODY_LEN: usize = PREFIX.len() + ApiKeyId::LEN + 1 + SECRET_LEN;
+const BODY_LEN: usize = ApiKey::PREFIX.len() + ApiKeyId::LEN + 1 + SECRET_LEN;
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 // === impl ApiKey ===
 
 impl ApiKey {
+    /// The first characters of every API key.
+    pub(super) const PREFIX: &str = "lgk_";
     /// How many characters an API key has.
     pub const LEN: usize = BODY_LEN + CHECKSUM_LEN;
 
@@ -55,24 +56,21 @@ impl ApiKey {
     pub fn random() -> Self {
         let id = ApiKeyId(base32(random()));
         let secret = URL_SAFE_NO_PAD.encode(random::<32>());
-        let body = format!("{PREFIX}{id}_{secret}");
+        let body = format!("{}{id}_{secret}", Self::PREFIX);
         let text = format!("{body}{}", checksum(&body)).into();
         Self { id, text }
     }
 
-    /// Whether a text may be an API key, whole or damaged, and so must not be logged as if it were a name.
-    pub fn resembles(text: &str) -> bool {
-        text.starts_with(PREFIX)
-    }
-
     /// Reads an API key from its text.
     pub fn parse(text: &str) -> Result<Self, ApiKeyError> {
-        let rest = text.strip_prefix(PREFIX).ok_or(ApiKeyError::NotAKey)?;
+        let rest = text
+            .strip_prefix(Self::PREFIX)
+            .ok_or(ApiKeyError::NotAKey)?;
         if !text.is_ascii() || text.len() != Self::LEN {
             return Err(ApiKeyError::Damaged);
         }
         let (body, sum) = text.split_at(BODY_LEN);
-        let (id, secret) = rest[..BODY_LEN - PREFIX.len()].split_at(ApiKeyId::LEN);
+        let (id, secret) = rest[..BODY_LEN - Self::PREFIX.len()].split_at(ApiKeyId::LEN);
         let id = ApiKeyId::parse(id).ok_or(ApiKeyError::Damaged)?;
         let mut bytes = [0; 32];
         let secret = secret.strip_prefix('_').ok_or(ApiKeyError::Damaged)?;

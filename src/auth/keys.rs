@@ -4,14 +4,17 @@ use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use crate::{audit::ReloadedKeys, lock::Ttl};
 
-use super::{ApiKey, ApiKeyHash, ApiKeyId, Permissions};
+use super::{
+    ApiKey, ApiKeyHash, ApiKeyId, Permissions, Prefixes,
+    oidc::{ExchangeRules, ExchangedContent, Issuer},
+};
 
 /// One API key of a keys file. The entry holds hashes, never a secret.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyEntry {
     /// The name of the key, for logs and as the scope of idempotency keys.
     pub name: Arc<str>,
-    /// The secrets of the key: two while one replaces the other.
+    /// The secrets of the key: two while one replaces the other, and none if ID tokens are exchanged for the key.
     pub secrets: Vec<KeySecret>,
     /// The permissions of the key.
     pub permissions: Permissions,
@@ -19,6 +22,8 @@ pub struct KeyEntry {
     pub expires_at: Option<SystemTime>,
     /// The limits of the key.
     pub limits: KeyLimits,
+    /// The rules by which ID tokens are exchanged for the key, if it has no secrets.
+    pub exchange: Option<Arc<ExchangeRules>>,
 }
 
 /// One secret of an API key.
@@ -89,6 +94,8 @@ impl KeyEntry {
 pub struct KeyRing {
     keys: Vec<Arc<KeyEntry>>,
     by_id: HashMap<ApiKeyId, (ApiKeyHash, Arc<KeyEntry>)>,
+    by_name: HashMap<Arc<str>, Arc<KeyEntry>>,
+    issuers: Vec<Arc<Issuer>>,
 }
 
 /// How many added, removed or changed keys an audit entry names at most, so that its line stays readable.
@@ -108,7 +115,68 @@ impl KeyRing {
                 .map(move |secret| (secret.id, (secret.hash, Arc::clone(&key))))
         };
         let by_id = keys.iter().flat_map(secrets).collect();
-        Self { keys, by_id }
+        let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));
+        Self {
+            by_name: keys.iter().map(named).collect(),
+            keys,
+            by_id,
+            issuers: Vec::new(),
+        }
+    }
+
+    /// Adds the issuers of the keys.
+    #[must_use]
+    pub(super) fn with_issuers(self, issuers: Vec<Arc<Issuer>>) -> Self {
+        Self { issuers, ..self }
+    }
+
+    /// The issuers whose ID tokens are exchanged.
+    pub fn issuers(&self) -> &[Arc<Issuer>] {
+        &self.issuers
+    }
+
+    /// Takes the issuers of an earlier ring over that are the same, with the keys that were fetched for them.
+    pub(super) fn keep_issuers(&mut self, earlier: &Self) {
+        for issuer in &mut self.issuers {
+            let same = earlier
+                .issuers
+                .iter()
+                .find(|it| it.settings == issuer.settings && !it.is_pinned());
+            if let Some(same) = same {
+                // An operator who makes the gateway read its file again may know of new keys.
+                same.make_due();
+                *issuer = Arc::clone(same);
+            }
+        }
+    }
+
+    /// The key for the caller with this exchanged key, if the exchanged key counts.
+    pub(super) fn with_exchanged(&self, content: &ExchangedContent) -> Option<Arc<KeyEntry>> {
+        let key = self.by_name.get(&*content.name)?;
+        let rules = key
+            .exchange
+            .as_deref()
+            .filter(|rules| rules.admits(content))?;
+        if rules.names.is_empty() {
+            return Some(Arc::clone(key));
+        }
+        let mut key = KeyEntry::clone(key);
+        for (permission, template) in &rules.names {
+            // A template that is newer than the exchange counts from the next exchange on.
+            if let Some(prefix) = content.rendered.prefixes.get(template.as_str()) {
+                let names = key.permissions.names(*permission).iter().chain([&**prefix]);
+                key.permissions
+                    .grant(*permission, Prefixes::new(names).ok()?);
+            }
+        }
+        Some(Arc::new(key))
+    }
+
+    /// The API keys for which ID tokens of this issuer are exchanged, in the order of the keys file.
+    pub fn exchanging(&self, issuer: &str) -> impl Iterator<Item = (&KeyEntry, &ExchangeRules)> {
+        let keys = self.keys.iter();
+        let found = keys.filter_map(|key| Some((&**key, key.exchange.as_deref()?)));
+        found.filter(move |(_, rules)| *rules.issuer == *issuer)
     }
 
     /// Every API key, in the order of the keys file.
@@ -118,11 +186,7 @@ impl KeyRing {
 
     /// The names of the keys that differ from those of an earlier ring: added, removed or changed.
     pub(super) fn changes_since(&self, before: &Self) -> ReloadedKeys {
-        let by_name = |ring: &Self| -> HashMap<Arc<str>, Arc<KeyEntry>> {
-            let named = |key: &Arc<KeyEntry>| (Arc::clone(&key.name), Arc::clone(key));
-            ring.keys.iter().map(named).collect()
-        };
-        let (old, new) = (by_name(before), by_name(self));
+        let (old, new) = (&before.by_name, &self.by_name);
         let names = |keys: &[Arc<KeyEntry>], is_such: &dyn Fn(&Arc<KeyEntry>) -> bool| {
             let such = keys.iter().filter(|key| is_such(key));
             such.map(|key| Arc::clone(&key.name))

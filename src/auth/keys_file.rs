@@ -3,6 +3,8 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
 };
 
 use toml::Value;
@@ -10,33 +12,41 @@ use toml::Value;
 use crate::{
     bounded_file,
     clock::parse_time,
-    config::{RefusedValue, Source, TomlEntry, closest, entries},
+    config::{AuthConfig, RefusedValue, Source, StoreUrl, TomlEntry, closest, entries},
     lock::Ttl,
 };
 
 use super::{
     ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, Permission, Permissions,
-    PrefixError, Prefixes, Rate,
+    PrefixError, Prefixes, Rate, may_hold_secret,
+    oidc::{Issuer, Template},
 };
 
-/// A TOML file of `[[key]]` tables. The file holds hashes only, so it is no secret; but a user who can write it can
-/// do everything.
+/// A TOML file of `[[key]]` and `[[issuer]]` tables. The file holds hashes only, so it is no secret; but a user who can
+/// write it can do everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeysFile(PathBuf);
+pub struct KeysFile {
+    path: PathBuf,
+    /// Whether every gateway on the store opens what another has sealed, without which there can be no issuer.
+    takes_issuers: bool,
+}
 
 /// Why a keys file cannot be used. The text says what to change, and never shows a key or a hash.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct KeysFileError(String);
 
-/// One `[[key]]` table of a keys file while it is read. A field that no code reads is unknown, and refused.
+/// One `[[key]]` or `[[issuer]]` table of a keys file while it is read. A field that no code reads is unknown, and
+/// refused.
 struct Table<'a> {
     file: &'a Path,
+    /// `key` or `issuer`.
+    kind: &'static str,
     /// The number of the table in the file, counted from 1.
     number: usize,
     /// The fields of the table, by their names. An empty table has one field with an empty name.
     fields: &'a [TomlEntry],
-    known: Vec<&'static str>,
+    known: Vec<&'a str>,
 }
 
 /// The longest name of a key, in characters.
@@ -46,6 +56,8 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 2;
 /// The largest value of a limit: a larger number is a typing mistake.
 const MAX_LIMIT_VALUE: u64 = 1_000_000;
+/// The two kinds of tables.
+const KINDS: [&str; 2] = ["issuer", "key"];
 
 // === impl KeysFile ===
 
@@ -55,39 +67,70 @@ impl KeysFile {
 
     /// The keys file at a path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self {
+            path: path.into(),
+            takes_issuers: true,
+        }
+    }
+
+    /// The configured keys file. A shared store without `auth.session_secret_file` takes no issuer: each gateway would
+    /// refuse the keys that another has exchanged.
+    pub fn configured(config: &AuthConfig, store: &StoreUrl) -> Self {
+        let is_shared = !matches!(store, StoreUrl::Embedded(_));
+        Self {
+            takes_issuers: !is_shared || !config.session_secret_file.is_empty(),
+            ..Self::new(&config.keys_file)
+        }
     }
 
     /// The path of the keys file.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
-    /// Reads all keys from the file.
+    /// Reads all keys from the file, and the pinned keys of issuers from theirs.
     pub fn read(&self) -> Result<KeyRing, KeysFileError> {
-        let text = bounded_file::read_text(&self.0, Self::MAX_LEN).map_err(|error| {
+        let (keys, mut issuers) = self.tables(&self.text()?)?;
+        for issuer in &mut issuers {
+            issuer.read_pinned().map_err(KeysFileError)?;
+        }
+        Ok(ring(keys, issuers))
+    }
+
+    /// Reads all keys from the file, and no other file: those that it names may be on another machine.
+    pub fn look(&self) -> Result<KeyRing, KeysFileError> {
+        self.parse(&self.text()?)
+    }
+
+    fn text(&self) -> Result<String, KeysFileError> {
+        bounded_file::read_text(&self.path, Self::MAX_LEN).map_err(|error| {
             KeysFileError(format!(
                 "cannot read the keys file {}: {error}",
-                self.0.display()
+                self.path.display()
             ))
-        })?;
-        self.parse(&text)
+        })
     }
 
-    /// Reads all keys from a text, as if the text were in the file.
+    /// Reads all keys from a text, as if the text were in the file. Reads no other file.
     pub fn parse(&self, text: &str) -> Result<KeyRing, KeysFileError> {
-        let mut tables: Vec<Vec<TomlEntry>> = Vec::new();
-        let found = entries(&self.0, text).map_err(|error| KeysFileError(error.to_string()))?;
+        let (keys, issuers) = self.tables(text)?;
+        Ok(ring(keys, issuers))
+    }
+
+    fn tables(&self, text: &str) -> Result<(Vec<KeyEntry>, Vec<Issuer>), KeysFileError> {
+        let mut tables: [Vec<Vec<TomlEntry>>; 2] = Default::default();
+        let found = entries(&self.path, text).map_err(|error| KeysFileError(error.to_string()))?;
         for mut found in found {
             // `key = []` is an empty list of tables, so the file has no keys.
-            if found.path == "key" && found.value.as_array().is_some_and(Vec::is_empty) {
+            if KINDS.contains(&&*found.path) && found.value.as_array().is_some_and(Vec::is_empty) {
                 continue;
             }
-            let numbered = found
-                .path
-                .strip_prefix("key[")
-                .and_then(|rest| rest.split_once(']'));
-            let table = numbered.and_then(|(number, field)| {
+            let numbered = found.path.split_once('[').and_then(|(kind, rest)| {
+                let kind = KINDS.iter().position(|it| *it == kind)?;
+                let (number, field) = rest.split_once(']')?;
+                Some((&mut tables[kind], number, field))
+            });
+            let table = numbered.and_then(|(tables, number, field)| {
                 if number.parse() == Ok(tables.len()) {
                     tables.push(Vec::new());
                 }
@@ -95,76 +138,134 @@ impl KeysFile {
             });
             let Some((table, field)) = table else {
                 return Err(refused(
-                    &self.0,
+                    &self.path,
                     found.line,
                     "this entry".to_owned(),
                     "no key".to_owned(),
-                    "[[key]], a table for each key",
+                    "[[key]], a table for each key, and [[issuer]], a table for each issuer of ID tokens",
                 ));
             };
             found.path = field;
             table.push(found);
         }
+        let [issuer_tables, key_tables] = &tables;
+        let table = |kind, at, fields| Table {
+            file: &self.path,
+            kind,
+            number: at + 1,
+            fields,
+            known: Vec::new(),
+        };
+        let mut issuers: Vec<Issuer> = Vec::new();
+        for (at, fields) in issuer_tables.iter().enumerate() {
+            let mut table = table(KINDS[0], at, fields);
+            let issuer = table.issuer(&issuers)?;
+            table.finish()?;
+            issuers.push(issuer);
+        }
+        if !issuers.is_empty() && !self.takes_issuers {
+            let path = self.path.display();
+            return Err(KeysFileError(format!(
+                "there is an [[issuer]] in {path}, and the store is shared: gateways need one auth.session_secret_file, so \
+                 that each of them accepts the keys that another has exchanged"
+            )));
+        }
         let mut keys = Vec::new();
-        for (at, fields) in tables.iter().enumerate() {
-            let mut table = Table {
-                file: &self.0,
-                number: at + 1,
-                fields,
-                known: Vec::new(),
-            };
-            let entry = table.entry()?;
+        for (at, fields) in key_tables.iter().enumerate() {
+            let mut table = table(KINDS[1], at, fields);
+            let entry = table.entry(&issuers)?;
             table.check_unique(&entry, &keys)?;
             table.finish()?;
             keys.push(entry);
         }
         if keys.is_empty() {
             // A file that is empty for a moment must not lock all callers out.
-            let path = self.0.display();
+            let path = self.path.display();
             return Err(KeysFileError(format!(
                 "there is no [[key]] in {path}; `latchgate key new` makes one"
             )));
         }
-        Ok(KeyRing::new(keys))
+        Ok((keys, issuers))
     }
+}
+
+fn ring(keys: Vec<KeyEntry>, issuers: Vec<Issuer>) -> KeyRing {
+    KeyRing::new(keys).with_issuers(issuers.into_iter().map(Arc::new).collect())
 }
 
 // === impl Table ===
 
 impl<'a> Table<'a> {
-    fn entry(&mut self) -> Result<KeyEntry, KeysFileError> {
-        const NAME: &str = "1 to 64 ASCII letters, digits and . _ : @ ~ -, and not a key";
+    fn entry(&mut self, issuers: &[Issuer]) -> Result<KeyEntry, KeysFileError> {
         const SECRETS: &str =
             "a list of one or two texts ID:sha256:HASH, as `latchgate key new` prints them";
-        const DATE: &str = "a date and time with its offset, such as 2027-01-31T00:00:00Z";
-        let name = |value: &'a Value| value.as_str().filter(|name| is_name(name));
-        let name = self.read("name", NAME, name)?;
-        let name = name.ok_or_else(|| self.refuse("name", NAME))?;
+        let name = self.name()?;
         let secrets = self.read("secrets", SECRETS, secrets)?;
+        let has_issuer = self.field("issuer").is_some();
+        let secrets = match secrets {
+            Some(_) if has_issuer => {
+                return Err(self.refuse(
+                    "issuer",
+                    "nothing beside secrets: a key has one or the other",
+                ));
+            }
+            None if !has_issuer => return Err(self.refuse("secrets", SECRETS)),
+            secrets => secrets.unwrap_or_default(),
+        };
+        let mut names = Vec::new();
+        let permissions = self.permissions(has_issuer.then_some(&mut names))?;
         Ok(KeyEntry {
             name: name.into(),
-            secrets: secrets.ok_or_else(|| self.refuse("secrets", SECRETS))?,
-            permissions: self.permissions()?,
-            expires_at: self.read("expires_at", DATE, |value| {
-                let text = match value {
-                    Value::String(text) => text.clone(),
-                    Value::Datetime(date) => date.to_string(),
-                    _ => return None,
-                };
-                parse_time(&text).map(Into::into)
-            })?,
+            secrets,
+            permissions,
+            expires_at: self.time("expires_at")?,
             limits: self.limits()?,
+            exchange: if has_issuer {
+                Some(Arc::new(self.exchange(names, issuers)?))
+            } else {
+                None
+            },
         })
     }
 
-    fn permissions(&mut self) -> Result<Permissions, KeysFileError> {
+    fn name(&mut self) -> Result<&'a str, KeysFileError> {
+        const NAME: &str = "1 to 64 ASCII letters, digits and . _ : @ ~ -, and not a key";
+        let name = |value: &'a Value| value.as_str().filter(|name| is_name(name));
+        let name = self.read("name", NAME, name)?;
+        name.ok_or_else(|| self.refuse("name", NAME))
+    }
+
+    fn time(&mut self, field: &'static str) -> Result<Option<SystemTime>, KeysFileError> {
+        const DATE: &str = "a date and time with its offset, such as 2027-01-31T00:00:00Z";
+        self.read(field, DATE, |value| {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Datetime(date) => date.to_string(),
+                _ => return None,
+            };
+            parse_time(&text).map(Into::into)
+        })
+    }
+
+    /// Reads the permissions. If the key has an issuer, names may have claims in them, and go to `names`.
+    fn permissions(
+        &mut self,
+        mut names: Option<&mut Vec<(Permission, Template)>>,
+    ) -> Result<Permissions, KeysFileError> {
         let mut permissions = Permissions::default();
         for permission in Permission::ALL {
             let row = permission.row();
             let names = if row.is_per_name {
                 let allowed = format!("a list of texts, each {PrefixError}");
+                let taken = names.as_mut().filter(|_| permission.takes_claims());
                 self.read(row.name, &allowed, |value| {
-                    Prefixes::new(texts(value)?).ok()
+                    let mut texts = texts(value)?;
+                    if let Some(taken) = taken {
+                        let with_claims = texts.extract_if(.., |text| text.contains('{'));
+                        let read = |text| Some((permission, Template::of_prefix(text)?));
+                        taken.extend(with_claims.map(read).collect::<Option<Vec<_>>>()?);
+                    }
+                    Prefixes::new(texts).ok()
                 })?
             } else {
                 let is_granted = self.read(row.name, "true or false", Value::as_bool)?;
@@ -255,7 +356,7 @@ impl<'a> Table<'a> {
         let hint = closest(path, known).map(|name| format!("; did you mean {name}?"));
         Err(KeysFileError(format!(
             "there is no {} (line {line} of {}){}",
-            self.displayed_field(if is_secret(path) { "***" } else { path }),
+            self.displayed_field(if may_hold_secret(path) { "***" } else { path }),
             self.file.display(),
             hint.unwrap_or_default(),
         )))
@@ -277,8 +378,10 @@ impl<'a> Table<'a> {
 
     fn displayed_field(&self, field: &str) -> String {
         match self.field("name").and_then(|it| it.value.as_str()) {
-            Some(name) if !is_secret(name) => format!("{field} of the key {name:?}"),
-            _ => format!("{field} of [[key]] number {}", self.number),
+            Some(name) if !may_hold_secret(name) => {
+                format!("{field} of the {} {name:?}", self.kind)
+            }
+            _ => format!("{field} of [[{}]] number {}", self.kind, self.number),
         }
     }
 }
@@ -299,7 +402,7 @@ fn refused(path: &Path, line: usize, key: String, value: String, allowed: &str) 
 /// Whether a text may be the name of a key: harmless in a log, and not an API key put there by mistake.
 fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._:@~-".contains(c);
-    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with("lgk_")
+    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) && !may_hold_secret(text)
 }
 
 fn texts(value: &Value) -> Option<Vec<&str>> {
@@ -326,15 +429,12 @@ fn displayed(field: &str, value: &Value) -> String {
     let text = value.to_string();
     match value {
         _ if field == "secrets" => "something else".to_owned(),
-        _ if is_secret(&text) => "***".to_owned(),
+        _ if may_hold_secret(&text) => "***".to_owned(),
         Value::Table(_) => "a table".to_owned(),
         _ => text,
     }
 }
 
-fn is_secret(text: &str) -> bool {
-    text.contains("lgk_")
-}
-
+mod issuers;
 #[cfg(test)]
 mod tests;

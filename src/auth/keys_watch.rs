@@ -1,13 +1,19 @@
-//! Watches the keys file, and keeps the keys of a gate up to date.
+//! Watches the keys file and the session secret file, and keeps the keys and secrets of a gate up to date.
 
-use std::{os::unix::fs::MetadataExt, sync::Arc};
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
-use crate::{audit::Audit, clock::Clock, file_stamp::FileWatch, lifecycle::Lifecycle};
+use crate::{
+    audit::Audit, clock::Clock, config::AuthConfig, file_stamp::FileWatch, lifecycle::Lifecycle,
+};
 
-use super::{Gate, KeyRing, KeysFile, KeysFileError};
+use super::{Gate, KeyRing, KeysFile, KeysFileError, SessionSeal};
 
 /// Reads the keys file again when the file has changed, or on request.
 #[derive(Debug)]
@@ -83,4 +89,46 @@ fn read_file(file: &KeysFile) -> Result<KeyRing, KeysFileError> {
         );
     }
     Ok(ring)
+}
+
+// === Secret watch ===
+//
+// Reads the session secrets again, so that a secret can be replaced without a restart.
+
+/// Reads the session secret file again when it has changed, or on request.
+#[derive(Debug)]
+pub struct SecretWatch {
+    path: PathBuf,
+    watch: FileWatch<1>,
+}
+
+// === impl SecretWatch ===
+
+impl SecretWatch {
+    /// Watches the session secret file, if there is one. Call this before the file is read for the first time.
+    pub fn new(config: &AuthConfig) -> Option<Self> {
+        let path = Path::new(&config.session_secret_file);
+        let watch = || FileWatch::new([path]);
+        (!config.session_secret_file.is_empty()).then(|| Self {
+            path: path.to_owned(),
+            watch: watch(),
+        })
+    }
+
+    /// Keeps the secrets of a gate up to date until the gateway stops.
+    pub async fn keep_current(self, gate: Gate, asked: Arc<Notify>, lifecycle: Lifecycle) {
+        let Self { path, watch } = self;
+        let read = move || SessionSeal::read(&path);
+        let report = |outcome| match outcome {
+            None => {}
+            Some(Ok(seal)) => {
+                info!("the session secrets were read again");
+                gate.replace_seal(seal);
+            }
+            Some(Err(error)) => {
+                error!(%error, "the session secrets that were read before stay in use");
+            }
+        };
+        watch.keep_current(read, asked, lifecycle, report).await;
+    }
 }

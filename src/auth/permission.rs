@@ -50,6 +50,8 @@ pub trait Scope: Send + Sync + 'static {
     const OR: Option<Permission> = None;
     /// Whether each request is counted against the rate of the key.
     const IS_COUNTED: bool = true;
+    /// Whether the requests keep leases, which a caller may do for longer than it may acquire them.
+    const RENEWS: bool = false;
 }
 
 /// The permissions as types, which handlers name in their signatures.
@@ -88,6 +90,7 @@ pub mod scope {
     impl Scope for Keep {
         const PERMISSION: Option<Permission> = Some(Permission::Acquire);
         const IS_COUNTED: bool = false;
+        const RENEWS: bool = true;
     }
     impl Scope for View {
         const PERMISSION: Option<Permission> = Some(Permission::View);
@@ -124,6 +127,12 @@ impl Permission {
         Self::Check,
         Self::Metrics,
     ];
+
+    /// Whether the lock names of the permission may have claims of an ID token in them. A program must not gain the right
+    /// to end the leases of others by a claim.
+    pub(super) fn takes_claims(self) -> bool {
+        matches!(self, Self::Acquire | Self::View | Self::Reserve)
+    }
 
     /// The name of the permission, and what it allows.
     pub fn row(self) -> PermissionRow {

@@ -22,6 +22,9 @@ pub enum Refusal {
     /// The session is over, its key or secret is gone, or no gateway with this secret has sealed the session.
     #[error("the session has ended")]
     NoSession,
+    /// The exchanged key has ended, was revoked, or belongs to an API key that is gone or has other rules now.
+    #[error("the key for which an ID token was exchanged has ended, or its API key has changed")]
+    ExchangeOver,
     /// Too many API keys from this address were refused.
     #[error("too many API keys from this address were refused")]
     TooMany {

@@ -1,4 +1,4 @@
-//! Sessions of browsers: the id of the secret that was sent, sealed with an end time.
+//! Sessions of browsers: the id of the secret that was sent, sealed with an end time. Also the secrets that seal them.
 //!
 //! No API key may be where a script of the page could read it. `POST /session` admits a caller by key and sets a
 //! cookie: the id of the secret and an end, sealed with ChaCha20-Poly1305 under `auth.session_secret_file` or a
@@ -11,21 +11,19 @@
 
 use std::{
     fmt,
+    fs::File,
+    io::{self, Write},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
-
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use hmac::{Hmac, KeyInit, Mac};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use sha2::Sha256;
 
 use crate::{
     bounded_file::{self, FileError},
     config::AuthConfig,
 };
 
-use super::{ApiKeyId, api_key::random};
+use super::{ApiKey, ApiKeyId, api_key::random, oidc::PURPOSE as EXCHANGED, seal::Seal};
 
 /// A caller that has sent an API key, and need not send it again until the session ends.
 ///
@@ -49,11 +47,6 @@ impl SealedSession {
     /// The first characters of every sealed session, by which a session is recognised as a secret in any text.
     pub(super) const PREFIX: &str = "lgs_";
 
-    /// Whether a text may contain a session, and so must not be written down.
-    pub fn is_in(text: &str) -> bool {
-        text.contains(Self::PREFIX)
-    }
-
     /// The sealed session as text, for the caller that has sent the key.
     pub fn expose(&self) -> &str {
         &self.0
@@ -68,71 +61,53 @@ impl fmt::Debug for SealedSession {
 
 // === Session seal ===
 //
-// Seals sessions, so that no client can make, change or read a session.
+// Seals sessions and exchanged keys, so that no client can make, change or read one.
 
-/// Seals and opens sessions, including those of another gateway that has the same secret.
-pub struct SessionSeal(LessSafeKey);
+/// Seals and opens sessions and exchanged keys, including those of another gateway that has the same secret. Neither
+/// opens in the place of the other.
+#[derive(Debug)]
+pub struct SessionSeal {
+    sessions: Arc<Seal>,
+    pub(super) exchanged: Arc<Seal>,
+}
 
-/// The purpose and format of a sealed session, bound into the seal: a text that was sealed for another purpose does
-/// not open.
-const PURPOSE: &[u8] = b"latchgate session v1";
-/// The length of a session before sealing: the id of the secret, and the end in milliseconds since 1970.
-const CONTENT_LEN: usize = ApiKeyId::LEN + size_of::<u64>();
+/// The purpose and format of a sealed session, bound into the seal.
+const SESSION: &[u8] = b"latchgate session v1";
 
 // === impl SessionSeal ===
 
 impl SessionSeal {
     /// A seal with a random key, which no other gateway has and which is lost with the process.
     pub fn random() -> Self {
-        Self::from_secret(&random::<32>())
+        Self::from_secrets(&[random::<32>().to_vec()])
     }
 
-    /// The seal of all gateways that have this secret.
-    pub(super) fn from_secret(secret: &[u8]) -> Self {
-        // The sealing key is derived from the shared secret and the purpose, so that another use of the secret cannot
-        // open sessions.
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
-        mac.update(PURPOSE);
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &mac.finalize().into_bytes());
-        Self(LessSafeKey::new(key.expect("the hash is as long as a key")))
+    /// The seal of all gateways that have these secrets: the first seals, and all of them open.
+    pub(super) fn from_secrets(secrets: &[Vec<u8>]) -> Self {
+        Self {
+            sessions: Arc::new(Seal::new(SESSION, secrets)),
+            exchanged: Arc::new(Seal::new(EXCHANGED, secrets)),
+        }
     }
 
     pub(super) fn seal(&self, session: &Session) -> SealedSession {
-        let nonce = random::<NONCE_LEN>();
-        let mut content = Vec::with_capacity(CONTENT_LEN + CHACHA20_POLY1305.tag_len());
-        content.extend_from_slice(session.secret.as_str().as_bytes());
+        let mut content = session.secret.as_str().as_bytes().to_vec();
         content.extend_from_slice(&milliseconds(session.until).to_be_bytes());
-        self.0
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(PURPOSE),
-                &mut content,
-            )
-            .expect("a few bytes are not too many to be sealed");
-        let content = URL_SAFE_NO_PAD.encode([&nonce[..], &content].concat());
+        let content = self.sessions.seal(content);
         SealedSession(format!("{}{content}", SealedSession::PREFIX).into())
     }
 
-    /// Opens a session that was sealed with this secret, whether or not it has expired.
+    /// Opens a session that was sealed with one of the secrets, whether or not it has expired.
     pub(super) fn open(&self, sealed: &str) -> Option<Session> {
-        let sealed = sealed.strip_prefix(SealedSession::PREFIX)?;
-        let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
-        let (nonce, content) = sealed.split_first_chunk_mut::<NONCE_LEN>()?;
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let content = self.0.open_in_place(nonce, Aad::from(PURPOSE), content);
-        let (id, until) = content.ok()?.split_first_chunk::<{ ApiKeyId::LEN }>()?;
+        let content = self
+            .sessions
+            .open(sealed.strip_prefix(SealedSession::PREFIX)?)?;
+        let (id, until) = content.split_first_chunk::<{ ApiKeyId::LEN }>()?;
         let until = Duration::from_millis(u64::from_be_bytes(until.try_into().ok()?));
         Some(Session {
             secret: ApiKeyId::parse(std::str::from_utf8(id).ok()?)?,
             until: SystemTime::UNIX_EPOCH.checked_add(until)?,
         })
-    }
-}
-
-impl fmt::Debug for SessionSeal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SessionSeal(..)")
     }
 }
 
@@ -147,7 +122,7 @@ fn milliseconds(time: SystemTime) -> u64 {
 
 /// Why a file is no session secret. The error shows nothing of the file's content.
 #[derive(Debug, thiserror::Error)]
-#[error("auth.session_secret_file cannot be used: {} {reason}", path.display())]
+#[error("the session secret cannot be used: {} {reason}", path.display())]
 pub struct SessionSecretError {
     /// The path of the session secret file that cannot be used.
     path: PathBuf,
@@ -159,45 +134,94 @@ pub struct SessionSecretError {
 const MIN_SECRET_BYTES: usize = 32;
 /// The longest session secret, in bytes; a longer file must have been configured by mistake.
 const MAX_SECRET_BYTES: u64 = 4_096;
+/// How many secrets a file may have: the one that seals, and the one that it replaces.
+const MAX_SECRETS: usize = 2;
 
 // === impl SessionSeal ===
 
 impl SessionSeal {
     /// The configured seal: shared with other gateways by a file, or random for this process alone.
     pub fn open_configured(config: &AuthConfig) -> Result<Self, SessionSecretError> {
-        if config.session_secret_file.is_empty() {
-            return Ok(Self::random());
+        match config.session_secret_file.as_str() {
+            "" => Ok(Self::random()),
+            path => Self::read(Path::new(path)),
         }
-        let path = Path::new(&config.session_secret_file);
-        let secret = read(path).map_err(|reason| SessionSecretError {
+    }
+
+    /// This seal of sessions, and for exchanged keys that of a data directory, because a restart must not cost a job its
+    /// leases.
+    pub(super) fn of_directory(&self, directory: &Path) -> Result<Self, SessionSecretError> {
+        let path = directory.join(EXCHANGE_SECRET);
+        let secret = own_secret(&path).map_err(|reason| SessionSecretError { path, reason })?;
+        Ok(Self {
+            sessions: Arc::clone(&self.sessions),
+            exchanged: Arc::new(Seal::new(EXCHANGED, &[secret])),
+        })
+    }
+
+    /// The seal with the secrets of a file.
+    pub(super) fn read(path: &Path) -> Result<Self, SessionSecretError> {
+        let secrets = read(path).map_err(|reason| SessionSecretError {
             path: path.to_owned(),
             reason,
         })?;
-        Ok(Self::from_secret(&secret))
+        Ok(Self::from_secrets(&secrets))
     }
 }
 
-/// Reads a session secret from a file, without the white space at its ends, which an editor or `kubectl` may have
-/// added.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// The file with the secret of exchanged keys, in the data directory of an embedded store. It is in no backup.
+const EXCHANGE_SECRET: &str = "exchange-secret";
+
+/// Reads the secret of this data directory, or makes one that only its user can read. Half of a file is never there.
+fn own_secret(path: &Path) -> Result<Vec<u8>, String> {
+    let make = || -> io::Result<()> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let mut draft = tempfile::Builder::new();
+        let mut new = draft.prefix(".exchange-secret.").tempfile_in(directory)?;
+        new.write_all(ApiKey::random().expose().as_bytes())?;
+        new.as_file().sync_all()?;
+        new.persist(path)?;
+        File::open(directory)?.sync_all()
+    };
+    if !path.exists() {
+        make().map_err(|error| format!("cannot be made: {error}"))?;
+    }
+    read(path).map(|mut secrets| secrets.swap_remove(0))
+}
+
+/// Reads session secrets from a file, without the white space at their ends, which an editor or `kubectl` may have added.
+/// A file of text has a secret, or two of them with an empty line between. Any other file is one secret.
+fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let bytes = bounded_file::read(path, MAX_SECRET_BYTES).map_err(|error| match error {
         FileError::TooLong(_) => {
             format!("is longer than {MAX_SECRET_BYTES} bytes, so it is the wrong file")
         }
         error => format!("cannot be read: {error}"),
     })?;
-    let secret = bytes.trim_ascii();
-    if secret.len() < MIN_SECRET_BYTES {
+    let whole = bytes.trim_ascii();
+    let secrets: Vec<_> = match std::str::from_utf8(whole) {
+        Ok(text) if text.is_ascii() => {
+            let secrets = text.split("\n\n").map(str::trim_ascii);
+            secrets.map(|secret| secret.as_bytes().to_vec()).collect()
+        }
+        _ => vec![whole.to_vec()],
+    };
+    if secrets.len() > MAX_SECRETS {
+        return Err("has more than two secrets, with empty lines between".to_owned());
+    }
+    if secrets.iter().any(|secret| secret.len() < MIN_SECRET_BYTES) {
         return Err(format!(
-            "has fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
+            "has a secret of fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
              openssl rand -hex 32"
         ));
     }
-    Ok(secret.to_vec())
+    Ok(secrets)
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+
     use super::*;
 
     fn session() -> Session {
@@ -209,12 +233,15 @@ mod tests {
 
     #[test]
     fn comes_back_from_its_own_text_wherever_the_secret_is_the_same() {
-        let sealed = SessionSeal::from_secret(b"one").seal(&session());
+        let sealed = SessionSeal::from_secrets(&[b"one".to_vec()]).seal(&session());
         assert_eq!(
-            SessionSeal::from_secret(b"one").open(sealed.expose()),
+            SessionSeal::from_secrets(&[b"one".to_vec()]).open(sealed.expose()),
             Some(session())
         );
-        assert_eq!(SessionSeal::from_secret(b"two").open(sealed.expose()), None);
+        assert_eq!(
+            SessionSeal::from_secrets(&[b"two".to_vec()]).open(sealed.expose()),
+            None
+        );
         assert_eq!(SessionSeal::random().open(sealed.expose()), None);
     }
 
@@ -224,7 +251,9 @@ mod tests {
         let [one, two] = [seal.seal(&session()), seal.seal(&session())];
         assert_ne!(one.expose(), two.expose());
         let bytes = &one.expose()[SealedSession::PREFIX.len()..];
-        let bytes = URL_SAFE_NO_PAD.decode(bytes).unwrap();
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
+            .decode(bytes)
+            .unwrap();
         assert!(
             !bytes
                 .windows(4)
@@ -232,7 +261,7 @@ mod tests {
         );
         assert_eq!(
             format!("{one:?} {seal:?}"),
-            "SealedSession(..) SessionSeal(..)"
+            "SealedSession(..) SessionSeal { sessions: Seal(..), exchanged: Seal(..) }"
         );
     }
 
@@ -274,9 +303,24 @@ mod tests {
         let secret = "s".repeat(MIN_SECRET_BYTES);
         assert_eq!(
             read_back(&format!("{secret}\n")).unwrap(),
-            secret.as_bytes()
+            [secret.as_bytes()]
+        );
+        // A secret of several lines, as `openssl rand -base64 64` prints, is one secret.
+        let lines = format!("{secret}\n{secret}");
+        assert_eq!(
+            read_back(&format!("{lines}\n")).unwrap(),
+            [lines.as_bytes()]
+        );
+        assert_eq!(
+            read_back(&format!("{secret}\n\n{lines}\n")).unwrap(),
+            [secret.as_bytes(), lines.as_bytes()]
         );
         for (text, reason) in [
+            (
+                &*format!("{secret}\n\n{secret}\n\n{secret}"),
+                "more than two",
+            ),
+            (&*format!("{secret}\n\nx"), "fewer than 32"),
             ("", "fewer than 32"),
             (&format!("{}\n\n", &secret[1..]), "openssl rand"),
             (&"s".repeat(4_097), "longer than 4096"),
@@ -284,6 +328,24 @@ mod tests {
             let refused = read_back(text).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_data_directory_keeps_its_secret_and_no_half_of_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let random = SessionSeal::random();
+        let one = random.of_directory(directory.path()).unwrap();
+        let other = SessionSeal::random()
+            .of_directory(directory.path())
+            .unwrap();
+        let sealed = one.exchanged.seal(b"x".to_vec());
+        assert_eq!(other.exchanged.open(&sealed), Some(b"x".to_vec()));
+        let sealed = random.seal(&session());
+        assert_eq!(one.open(sealed.expose()), Some(session()));
+        assert_eq!(other.open(sealed.expose()), None);
+        let files = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(files.count(), 1);
+        assert!(random.of_directory(Path::new("/nowhere")).is_err());
     }
 
     #[test]
@@ -296,9 +358,8 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.starts_with(
-                "auth.session_secret_file cannot be used: /nowhere/secret cannot be read: "
-            ),
+            error
+                .starts_with("the session secret cannot be used: /nowhere/secret cannot be read: "),
             "{error}"
         );
         assert!(SessionSeal::open_configured(&AuthConfig::default()).is_ok());

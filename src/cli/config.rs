@@ -78,8 +78,9 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
     }
     let loaded = sources.load()?;
     if loaded.config.auth.has_keys() {
-        KeysFile::new(&loaded.config.auth.keys_file).read()?;
-        SessionSeal::open_configured(&loaded.config.auth)?;
+        let (auth, store) = (&loaded.config.auth, &loaded.config.store);
+        KeysFile::configured(auth, store).read()?;
+        SessionSeal::open_configured(auth)?;
     }
     if let Some(file) = loaded.config.locks.path() {
         DeclaredLocks::read(file, &loaded.config.limits, &loaded.config.store)?;

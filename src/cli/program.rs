@@ -19,7 +19,7 @@ use super::{
     healthcheck::{self, HealthcheckArgs},
     history::{self, HistoryArgs},
     inspect::{self, CheckArgs, InspectArgs, ListArgs},
-    key::{KeyListArgs, NewArgs, RotateArgs},
+    key::{KeyListArgs, NewArgs, RevokeArgs, RotateArgs, TestArgs},
     lease::{self, AcquireArgs, ReleaseArgs, RenewArgs},
     order::{self, OrderArgs},
     reserve::{self, ReserveArgs, UnreserveArgs},
@@ -84,6 +84,8 @@ pub(super) enum KeyCommand {
     New(NewArgs),
     List(KeyListArgs),
     Rotate(RotateArgs),
+    Revoke(RevokeArgs),
+    Test(TestArgs),
 }
 
 /// Print completions for a shell.
@@ -145,6 +147,8 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Backup(args) => block_on(backup::backup(args, environment)),
         Command::Key(KeyCommand::New(args)) => args.make(),
         Command::Key(KeyCommand::Rotate(args)) => args.rotate(environment),
+        Command::Key(KeyCommand::Revoke(args)) => args.revoke(environment),
+        Command::Key(KeyCommand::Test(args)) => args.test(environment),
         Command::Key(KeyCommand::List(args)) => args.list(environment),
         Command::Config(command) => config::config(command, environment),
         Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),

@@ -23,9 +23,11 @@ pub struct AuthConfig {
     #[schemars(range(min = 60_000, max = 2_592_000_000_u64))]
     pub session_ttl_ms: Millis,
     /// A file with a secret of at least 32 characters, such as `openssl rand -hex 32` prints. Gateways
-    /// with the same secret accept each other's sessions: give all gateways behind a load balancer the
-    /// same file. The file is read at the start; another secret ends all sessions. Empty for a random
-    /// secret, which is lost when the process ends.
+    /// with the same secret accept each other's sessions and exchanged keys: give all gateways behind a
+    /// load balancer the same file. To replace the secret, put a new one below the old one, with
+    /// an empty line between, and swap them when all gateways have read it: the first seals, and both are
+    /// accepted. The gateway reads the file again on a HUP signal and when the file has changed. Empty for
+    /// a random secret, which is lost when the process ends; exchanged keys then need an embedded store.
     pub session_secret_file: String,
 }
 

@@ -15,7 +15,7 @@ use super::{Engine, facts::Fact};
 
 impl Engine {
     /// Says whether a lease with this fencing token holds the lock. If a larger fencing token was granted, a refusal is
-    /// reported: without the check, two holders would have written. `by` is the API key that asks.
+    /// reported: without the check, two holders would have written. `by` is the mark of the caller.
     pub async fn check_fence(
         &self,
         query: &FenceQuery,

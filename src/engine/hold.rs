@@ -239,7 +239,7 @@ impl Engine {
         let reading = Arc::<Reading>::default();
         self.0.lifecycle.spawn(task(HoldTask {
             engine: Arc::clone(&self.0),
-            authorization,
+            authorization: authorization.to_keep(),
             events: sender,
             reading: Arc::clone(&reading),
         }));

@@ -14,6 +14,7 @@ mod problem;
 mod routes;
 mod serve;
 mod session;
+mod session_token;
 mod state;
 mod tls;
 

@@ -183,6 +183,15 @@ pub(in crate::http) async fn checks(gateway: &AppState) -> Vec<Check> {
                       and the log says what is wrong";
         checks.push(check("keys", gateway.gate.is_outdated().then_some(detail)));
     }
+    let failing = gateway.gate.failing_issuers();
+    if !failing.is_empty() {
+        let detail = format!(
+            "the keys of {} cannot be fetched; ID tokens are verified with the last ones for a day, and the log says \
+             what is wrong",
+            failing.join(", ")
+        );
+        checks.push(check("issuers", Some(&detail)));
+    }
     if gateway.audit.is_kept() {
         let detail = "lines are missing from the audit log, and the log says why";
         checks.push(check("audit", gateway.audit.is_failing().then_some(detail)));

@@ -17,7 +17,7 @@ use super::{
     openapi::{document, rendered},
     ops, pages,
     problem::{self, ProblemCode as Code},
-    session,
+    session, session_token,
     state::{AppState, BasePath},
 };
 
@@ -158,6 +158,12 @@ fn operations() -> Vec<Operation> {
             session::sign_out,
             &[&[Code::OriginRefused]],
         ),
+        row(
+            session_token::__path_exchange,
+            session_token::exchange,
+            &[&[Code::Unauthorized, Code::IssuerUnavailable], TOKEN, BODY],
+        )
+        .optional_body(),
         row(ops::__path_healthz, ops::healthz, &[]).class(Probes),
         row(ops::__path_readyz, ops::readyz, &[]).class(Probes),
         row(ops::__path_metrics, ops::metrics, &[KEY]).class(Scrapes),

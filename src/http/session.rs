@@ -98,6 +98,14 @@ pub(in crate::http) async fn sign_in(
     ApiJson(SignInBody { key }): ApiJson<SignInBody>,
 ) -> Result<Response, Problem> {
     let access = gateway.gate.admit(Some(&key), provenance.remote);
+    let access = access.and_then(|access| {
+        // A browser's session belongs to a secret of a key, which an exchanged key does not have.
+        if access.is_exchanged() {
+            Err(Refusal::NotAKey)
+        } else {
+            Ok(access)
+        }
+    });
     let access = access.map_err(|refusal| {
         let mut problem = Problem::from(refusal);
         if refusal == Refusal::NotAKey {
@@ -222,7 +230,7 @@ impl SessionBody {
         Self {
             authentication: true,
             signed_in: true,
-            name: Some(key.name.to_string()),
+            name: access.name().map(ToString::to_string),
             permissions: PermissionsBody(key.permissions.clone()),
             max_ttl_ms: access.max_ttl().map(Ttl::as_millis),
             expires_in_ms: left.map(millis),

@@ -1,7 +1,10 @@
 //! Idempotency keys: with one, a caller can repeat an acquire and get the same lease. Keys of `supersedes`, by which a
 //! newer waiter takes an older one out of the queue.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write},
+    sync::Arc,
+};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
@@ -186,9 +189,18 @@ impl From<ForeignMark> for BreakTarget {
 //
 // The caller, as far as the meaning of its idempotency keys depends on it.
 
-/// The scope of an idempotency key: the API key of its caller. All callers of a gateway without API keys are one scope.
+/// Who a caller is, for every question whether two requests have the same caller: its API key, and if the caller has
+/// proved its identity to an issuer, that issuer and the subject too. All callers of a gateway without API keys are one.
+///
+/// The text is the name of the key, or `NAME NUL ISSUER NUL SUBJECT NUL WORKLOAD`. No name of a key and no subject has a
+/// NUL, so different callers have different texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CallerId(Option<Arc<str>>);
+
+/// How many characters of a subject people are shown.
+const MAX_SHOWN_SUBJECT: usize = 120;
+/// What stands between the label of a caller and the hash of its identity. No name of a key has a blank.
+const BEFORE_HASH: &str = " #";
 
 // === impl CallerId ===
 
@@ -196,9 +208,65 @@ impl CallerId {
     /// The scope of all callers of a gateway without API keys.
     pub const ANONYMOUS: Self = Self(None);
 
-    /// The scope of the API key with this name.
+    /// The caller with the API key of this name.
     pub fn of_key(name: Arc<str>) -> Self {
         Self(Some(name))
+    }
+
+    /// The caller that this issuer names by this subject, and that the API key of this name admits. `workload` tells
+    /// callers apart that have chosen the same subject.
+    pub fn of_subject(name: &str, issuer: &str, subject: &str, workload: &str) -> Self {
+        Self(Some(
+            format!("{name}\0{issuer}\0{subject}\0{workload}").into(),
+        ))
+    }
+
+    /// The caller as people are shown it: the name of its API key, and the subject behind it if there is one. The label
+    /// is harmless in a log. Two callers may have the same label. `None` at a gateway without API keys.
+    pub fn label(&self) -> Option<Arc<str>> {
+        let text = self.0.as_ref()?;
+        let Some((name, subject)) = self.parts() else {
+            return Some(Arc::clone(text));
+        };
+        let harmless = |c: char| if matches!(c, ' '..='~') { c } else { '?' };
+        let mut shown: String = subject
+            .chars()
+            .map(harmless)
+            .take(MAX_SHOWN_SUBJECT)
+            .collect();
+        if subject.chars().nth(MAX_SHOWN_SUBJECT).is_some() {
+            shown.push_str("..");
+        }
+        Some(format!("{name} ({shown})").into())
+    }
+
+    /// The text by which a store and a web page remember the caller: no other caller has the same. It is the name of the
+    /// API key, or the label with a hash of the identity. `None` at a gateway without API keys.
+    pub fn mark(&self) -> Option<Arc<str>> {
+        let text = self.0.as_ref()?;
+        if self.parts().is_none() {
+            return Some(Arc::clone(text));
+        }
+        let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+        let (label, mut mark) = (self.label().unwrap_or_default(), String::with_capacity(256));
+        write!(mark, "{label}{BEFORE_HASH}").expect("a String takes all");
+        for byte in &hash[..16] {
+            write!(mark, "{byte:02x}").expect("a String takes all");
+        }
+        Some(mark.into())
+    }
+
+    /// The label in a mark.
+    pub fn label_of_mark(mark: &str) -> &str {
+        mark.rsplit_once(BEFORE_HASH)
+            .map_or(mark, |(label, _)| label)
+    }
+
+    /// The name of the API key, and the subject, of a caller that an issuer names.
+    fn parts(&self) -> Option<(&str, &str)> {
+        let (name, rest) = self.0.as_ref()?.split_once('\0')?;
+        let (_, subject) = rest.split_once('\0')?;
+        Some((name, subject.split_once('\0')?.0))
     }
 
     /// The bytes that stand for this scope in a hash; empty for [`CallerId::ANONYMOUS`].
@@ -240,6 +308,52 @@ mod tests {
                 IdempotencyKeyError::Character
             );
         }
+    }
+
+    #[test]
+    fn callers_of_one_key_are_told_apart_by_issuer_and_subject() {
+        let name = LockName::new("a").unwrap();
+        let callers = [
+            CallerId::ANONYMOUS,
+            CallerId::of_key("ci".into()),
+            CallerId::of_subject("ci", "https://a", "repo:b", ""),
+            CallerId::of_subject("ci", "https://a", "repo:b", "1"),
+            CallerId::of_subject("ci", "https://a", "repo:c", ""),
+            CallerId::of_subject("ci", "https://b", "repo:b", ""),
+            CallerId::of_subject("cd", "https://a", "repo:b", ""),
+        ];
+        let supersedes = SupersedeKey::new("key").unwrap();
+        for (at, one) in callers.iter().enumerate() {
+            for other in &callers[..at] {
+                assert_ne!(key().hash(one, &name), key().hash(other, &name));
+                let hash = |caller| SupersedeHash::compute(&supersedes, caller, &name);
+                assert_ne!(hash(one), hash(other));
+                assert_ne!(one.mark(), other.mark());
+            }
+        }
+    }
+
+    #[test]
+    fn a_caller_is_shown_by_its_key_and_a_harmless_subject() {
+        let plain = CallerId::of_key("ci".into());
+        assert_eq!(plain.label().as_deref(), Some("ci"));
+        assert_eq!(plain.mark().as_deref(), Some("ci"));
+        assert_eq!(CallerId::ANONYMOUS.label(), None);
+        let shown = |subject: &str| {
+            let caller = CallerId::of_subject("ci", "https://a", subject, "7");
+            let (label, mark) = (caller.label().unwrap(), caller.mark().unwrap());
+            assert_eq!(CallerId::label_of_mark(&mark), &*label);
+            assert_eq!(mark.len(), label.len() + 34);
+            label.to_string()
+        };
+        assert_eq!(shown("repo:acme/web"), "ci (repo:acme/web)");
+        assert_eq!(shown("a\u{202e}b\n\t\u{1b}\u{e4}"), "ci (a?b????)");
+        assert_eq!(shown("a #b"), "ci (a #b)");
+        assert_eq!(
+            shown(&"x".repeat(121)),
+            format!("ci ({}..)", "x".repeat(120))
+        );
+        assert_eq!(CallerId::label_of_mark("ci"), "ci");
     }
 
     #[test]

@@ -137,12 +137,12 @@ impl HeldLease {
         self.mark().is_some_and(|mark| mark.next.is_some())
     }
 
-    /// Whether the lease is a reservation that was made with this API key. Without a key, nobody can be told from the
+    /// Whether the lease is a reservation of the caller with this mark. Without an API key, nobody can be told from the
     /// caller that has made the reservation.
     #[must_use]
-    pub fn is_reserved_by(&self, key: Option<&Arc<str>>) -> bool {
+    pub fn is_reserved_by(&self, mark: Option<&Arc<str>>) -> bool {
         let reservation = self.reservation.as_ref();
-        reservation.is_some_and(|it| key.is_some() && it.by.as_ref() == key)
+        reservation.is_some_and(|it| mark.is_some() && it.by.as_ref() == mark)
     }
 
     /// Removes what other callers have said, the reservation and the release request, for callers that may not view the

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{Reason, Ttl};
+use crate::{CallerId, Reason, Ttl};
 
 /// A reservation: an exclusive lease that lasts until a time of the wall clock, which no renewal changes.
 ///
@@ -16,7 +16,7 @@ pub struct Reservation {
     pub until_ms: u64,
     /// Why the lock is reserved: a text for people to read.
     pub reason: Reason,
-    /// The name of the API key that reserved the lock; `None` at a gateway without keys.
+    /// The mark of the caller that reserved the lock ([`CallerId::mark`]); `None` at a gateway without keys.
     pub by: Option<Arc<str>>,
 }
 
@@ -28,6 +28,11 @@ const MARK: char = '@';
 impl Reservation {
     /// The TTL that records and answers show of a reservation, whose end does not depend on a TTL.
     pub const TTL: Ttl = Ttl::MAX;
+
+    /// The caller that reserved the lock, as people are shown it.
+    pub fn by_label(&self) -> Option<&str> {
+        self.by.as_deref().map(CallerId::label_of_mark)
+    }
 
     /// When the lease ends, by the clock of the store.
     pub fn until(&self) -> SystemTime {

@@ -46,7 +46,7 @@ pub(super) struct KeysFileArgs {
 
 impl KeyListArgs {
     pub(in crate::cli) fn list(&self, environment: &Environment) -> Result<(), CliError> {
-        let ring = self.file.find(environment)?.read()?;
+        let ring = self.file.find(environment)?.look()?;
         let now = SystemClock.wall();
         if self.json {
             let keys = ring.keys().iter().map(|key| as_json(key, now));
@@ -98,11 +98,23 @@ fn row(key: &KeyEntry, now: SystemTime) -> Vec<String> {
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     let limits = Some(limits.join(" ")).filter(|text| !text.is_empty());
-    let mut row = vec![key.name.to_string(), ids(key).join(" ")];
+    let by = key
+        .exchange
+        .as_ref()
+        .map(|rules| format!("issuer {}", rules.issuer));
+    let mut row = vec![
+        key.name.to_string(),
+        by.unwrap_or_else(|| ids(key).join(" ")),
+    ];
     row.extend(Permission::ALL.map(|permission| {
         let names = key.permissions.names(permission);
         if permission.row().is_per_name {
-            names.to_string()
+            let rules = key.exchange.as_deref().into_iter();
+            let templates = rules.flat_map(|rules| rules.templates_of(permission));
+            or_dash(
+                Some(names.iter().chain(templates).collect::<Vec<_>>().join(" "))
+                    .filter(|text| !text.is_empty()),
+            )
         } else {
             or_dash((!names.is_empty()).then_some("yes"))
         }
@@ -115,6 +127,7 @@ fn as_json(key: &KeyEntry, now: SystemTime) -> Value {
     let mut object = json!(key.permissions);
     object["name"] = json!(key.name);
     object["ids"] = json!(ids(key));
+    object["issuer"] = json!(key.exchange.as_ref().map(|rules| &rules.issuer));
     object["expires_at"] = json!(expires_at(key));
     object["expired"] = json!(key.is_expired(now));
     for (name, value) in limits(key) {

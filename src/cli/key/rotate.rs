@@ -104,6 +104,9 @@ impl RotateArgs {
 /// Returns the text of a keys file with a second secret for the key, and the id of the key's first secret.
 fn with_secret(text: &str, name: &str, secret: &str) -> Result<(String, String), String> {
     match secrets(text, name)?.as_slice() {
+        [] => Err(format!(
+            "the key {name} has an issuer and no secrets; `latchgate key revoke` ends exchanged keys"
+        )),
         [only] => {
             let changed = format!("{}, {secret:?}{}", &text[..only.end], &text[only.end..]);
             Ok((changed, id(text, only)))
@@ -160,7 +163,17 @@ fn ids(text: &str, secrets: &[Range<usize>]) -> String {
 fn secrets(text: &str, name: &str) -> Result<Vec<Range<usize>>, String> {
     // The parser's message may quote a key, so it is not shown. `change` checks the whole file afterwards.
     let document = DeTable::parse(text).map_err(|_error| "the file is not TOML".to_owned())?;
-    let tables = array(document.get_ref(), "key").into_iter().flatten();
+    let key = key_table(document.get_ref(), name)?;
+    let secrets = array(key, "secrets").into_iter().flatten();
+    Ok(secrets.map(toml::Spanned::span).collect())
+}
+
+/// The table of the key with this name.
+pub(super) fn key_table<'a, 'de>(
+    document: &'a DeTable<'de>,
+    name: &str,
+) -> Result<&'a DeTable<'de>, String> {
+    let tables = array(document, "key").into_iter().flatten();
     let mut keys = tables.filter_map(|key| match key.get_ref() {
         DeValue::Table(table) => Some(table),
         _ => None,
@@ -170,9 +183,13 @@ fn secrets(text: &str, name: &str) -> Result<Vec<Range<usize>>, String> {
         matches!(value, Some(DeValue::String(text)) if text == name)
     };
     let key = keys.find(is_named);
-    let key = key.ok_or_else(|| format!("there is no key {name}"))?;
-    let secrets = array(key, "secrets").into_iter().flatten();
-    Ok(secrets.map(toml::Spanned::span).collect())
+    key.ok_or_else(|| format!("there is no key {name}"))
+}
+
+/// The position of the value of a field.
+pub(super) fn field_span(table: &DeTable<'_>, name: &str) -> Option<Range<usize>> {
+    let (_, value) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+    Some(value.span())
 }
 
 fn field<'a, 'de>(table: &'a DeTable<'de>, name: &str) -> Option<&'a DeValue<'de>> {

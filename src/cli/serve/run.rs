@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::{
     audit::Audit,
-    auth::{Gate, KeysFile, KeysWatch, SessionSeal},
+    auth::{Gate, KeysFile, KeysWatch, SecretWatch, SessionSeal},
     cli::{
         caller::environment::Environment,
         config::SourceArgs,
@@ -23,7 +23,7 @@ use crate::{
         terminal::output,
     },
     clock::{Clock, SystemClock},
-    config::{AuthConfig, Config, DeclaredLocks, HttpTlsConfig},
+    config::{Config, DeclaredLocks, HttpTlsConfig, StoreUrl},
     engine::Engine,
     file_stamp::FileWatch,
     http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
@@ -126,13 +126,19 @@ async fn run(
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let audit = Audit::open(&config.audit, Arc::clone(&clock))?;
-    let gate = gate(&config.auth, &clock, &lifecycle, &audit, &mut signals)?;
+    let gate = gate(&config, &clock, &lifecycle, &audit, &mut signals)?;
     let certificates = certificates(&config.http.tls, &clock, &lifecycle, &mut signals)?;
     let tracer = Tracer::start(&config.trace, Arc::clone(&clock), &lifecycle)?;
     let store = match store {
         Some(store) => store,
         None => store::open(&config, Arc::clone(&clock), &lifecycle).await?,
     };
+    // Only now the data directory is there, and of this gateway.
+    if let StoreUrl::Embedded(directory) = &config.store
+        && config.auth.session_secret_file.is_empty()
+    {
+        gate.keep_exchanged(directory);
+    }
     let metrics = Metrics::default();
     // The store is wrapped from outside, so that its metric is the time for which the engine waits for an answer.
     let engine = Engine::start(
@@ -265,23 +271,31 @@ fn certificates(
 /// Reads the keys file into a gate that admits callers, and starts a task that reads the file again when it has
 /// changed.
 fn gate(
-    config: &AuthConfig,
+    config: &Config,
     clock: &Arc<dyn Clock>,
     lifecycle: &Lifecycle,
     audit: &Audit,
     signals: &mut ServeSignals,
 ) -> Result<Gate, CliError> {
+    let (config, store) = (&config.auth, &config.store);
     if !config.has_keys() {
         return Ok(Gate::open());
     }
-    let (watch, ring) = KeysWatch::open(KeysFile::new(&config.keys_file))?;
+    let (watch, ring) = KeysWatch::open(KeysFile::configured(config, store))?;
     info!(
         keys = ring.keys().len(),
         file = config.keys_file,
         "the API keys were read"
     );
+    let secret_watch = SecretWatch::new(config);
     let seal = SessionSeal::open_configured(config)?;
     let gate = Gate::guarded(ring, seal, config, Arc::clone(clock));
+    lifecycle.spawn_background(gate.clone().keep_issuers(lifecycle.clone()));
+    if let Some(watch) = secret_watch {
+        let asked = Arc::new(Notify::new());
+        signals.reload.push(Arc::clone(&asked));
+        lifecycle.spawn_background(watch.keep_current(gate.clone(), asked, lifecycle.clone()));
+    }
     let asked = Arc::new(Notify::new());
     signals.reload.push(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());

@@ -15,7 +15,7 @@ use crate::{
         facts::{Fact, ReleasedBy},
         leases::LeaseTag,
     },
-    lock::{FencingToken, HeldLease, LockName, Mode, OrderNumber, Owner, Sharing},
+    lock::{CallerId, FencingToken, HeldLease, LockName, Mode, OrderNumber, Owner, Sharing},
     with_all::with_all,
 };
 
@@ -112,6 +112,10 @@ impl Event {
             mode: Some(lease.mode),
             ..event(kind)
         };
+        let label = |mark: &Arc<str>| match CallerId::label_of_mark(mark) {
+            label if label.len() == mark.len() => Arc::clone(mark),
+            label => label.into(),
+        };
         Some(match fact {
             Fact::Expired(_, _, None)
             | Fact::Lasting(_)
@@ -162,7 +166,7 @@ impl Event {
             Fact::Unreserved(lease, ..) => of_lease(EventKind::Released, lease),
             Fact::Broken(lease, by, reason) => Self {
                 reason: Some((*reason).to_owned().into()),
-                by: by.and_then(Actor::key).cloned(),
+                by: by.and_then(Actor::mark).map(label),
                 ..lease.map_or_else(
                     || event(EventKind::Broken),
                     |lease| of_lease(EventKind::Broken, lease),
@@ -181,13 +185,13 @@ impl Event {
             },
             Fact::StaleWriteRefused(fence, by) => Self {
                 fence: Some(*fence),
-                by: by.cloned(),
+                by: by.map(label),
                 ..event(EventKind::StaleWriteRefused)
             },
             Fact::OrderSet(order, by, reason) => Self {
                 order: *order,
                 reason: Some((*reason).to_owned().into()),
-                by: by.and_then(Actor::key).cloned(),
+                by: by.and_then(Actor::mark).map(label),
                 ..event(EventKind::OrderSet)
             },
         })

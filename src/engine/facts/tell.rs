@@ -115,7 +115,7 @@ impl Facts {
         by: Option<&Actor>,
     ) {
         if let Holder::Lease(lease) = holder
-            && lease.is_reserved_by(by.and_then(Actor::key))
+            && lease.is_reserved_by(by.and_then(Actor::mark))
         {
             // The end of one's own reservation is a release, for which no token is kept.
             return self.tell(name, None, Fact::Unreserved(lease, by, reason));

@@ -7,14 +7,14 @@ use std::{fmt, net::IpAddr, sync::Arc};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HistoryEntry, HistoryNote, Mode, Said},
+    lock::{CallerId, FencingToken, HeldLease, HistoryEntry, HistoryNote, Mode, Said},
     store::history::HistoryRecord,
 };
 
 /// The party that acquired, released or broke a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
-    /// The API key with this name, or somebody who has signed in with it.
+    /// The caller with this mark ([`CallerId::mark`]): it has an API key, or has signed in with it.
     Key(Arc<str>),
     /// A caller without an API key, at this address.
     Address(IpAddr),
@@ -60,10 +60,10 @@ const MAX_BYTES: usize = 1_024;
 // === impl Actor ===
 
 impl Actor {
-    /// The name of the API key, if the actor has one.
-    pub fn key(&self) -> Option<&Arc<str>> {
+    /// The mark of the caller, if the actor has an API key.
+    pub fn mark(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Key(name) => Some(name),
+            Self::Key(mark) => Some(mark),
             Self::Address(_) => None,
         }
     }
@@ -72,7 +72,7 @@ impl Actor {
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key(name) => f.write_str(name),
+            Self::Key(mark) => f.write_str(CallerId::label_of_mark(mark)),
             Self::Address(address) => address.fmt(f),
         }
     }

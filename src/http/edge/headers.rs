@@ -11,7 +11,7 @@ use http::{
 };
 
 use crate::{
-    auth::{RateReading, SealedSession},
+    auth::{RateReading, may_hold_secret},
     lock::{IdempotencyKey, Token},
 };
 
@@ -73,12 +73,9 @@ pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
     HeaderValue::from_bytes(value.as_bytes()).expect("copied from a valid HeaderValue")
 }
 
-/// Whether the value contains a token, a session, an API key, or a part of a key. The log would show such a
-/// secret.
+/// Whether the value contains a token, or a secret of its caller or a part of one, which the log would show.
 fn is_secret(value: &HeaderValue) -> bool {
-    let is_secret = |text: &str| {
-        text.contains("lgk_") || SealedSession::is_in(text) || Token::parse(text).is_ok()
-    };
+    let is_secret = |text: &str| may_hold_secret(text) || Token::parse(text).is_ok();
     value.to_str().is_ok_and(is_secret)
 }
 

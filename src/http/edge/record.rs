@@ -13,7 +13,7 @@ use tracing::{field::display, info, warn};
 
 use crate::{
     audit::{Refused, Requester},
-    auth::{ApiKey, SealedSession},
+    auth::may_hold_secret,
     config::LogRequests,
     http::{
         extract::single,
@@ -241,12 +241,12 @@ impl Drop for RequestRecord {
     }
 }
 
-/// The lock that a path names. `None` also if the name looks like a token, an API key or a session: a caller
+/// The lock that a path names. `None` also if the name looks like a token or holds a secret: a caller
 /// may have sent its secret in the wrong place.
 fn lock_name(context: &RequestContext, path: &str) -> Option<LockName> {
     let text = percent_decode_str(context.lock(path)?);
     let text = text.decode_utf8().ok()?;
-    if Token::parse(&text).is_ok() || ApiKey::resembles(&text) || SealedSession::is_in(&text) {
+    if Token::parse(&text).is_ok() || may_hold_secret(&text) {
         return None;
     }
     LockName::new(&text).ok()

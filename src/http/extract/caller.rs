@@ -43,7 +43,7 @@ impl<S> Caller<S> {
 }
 
 fn actor(access: Option<&Access>, address: Option<IpAddr>) -> Option<Actor> {
-    let key = access.and_then(Access::name).cloned().map(Actor::Key);
+    let key = access.and_then(Access::mark).cloned().map(Actor::Key);
     key.or(address.map(Actor::Address))
 }
 
@@ -81,6 +81,9 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
         let access = admit(parts, gateway)?;
         let context = RequestContext::from_parts(parts);
         context.set_caller(&access);
+        if access.has_ended() && !S::RENEWS {
+            return Err(Refusal::ExchangeOver.into());
+        }
         if S::IS_COUNTED {
             access.count_request()?;
         }
@@ -116,7 +119,7 @@ pub(super) fn admit(parts: &Parts, gateway: &AppState) -> Result<Access, Problem
 }
 
 /// The API key after `Bearer`. Empty, which is no valid key, if the header has another form.
-pub(super) fn bearer(header: &str) -> &str {
+pub(in crate::http) fn bearer(header: &str) -> &str {
     match header.split_once(' ') {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim_matches(' '),
         _ => "",
@@ -222,7 +225,11 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
             return Ok(Self(Some(Access::ANYBODY)));
         }
         let access = if parts.headers.contains_key(AUTHORIZATION) {
-            Some(admit(parts, gateway)?)
+            let access = admit(parts, gateway)?;
+            if access.has_ended() {
+                return Err(Refusal::ExchangeOver.into());
+            }
+            Some(access)
         } else {
             // A session that has ended, or that belongs to another page, identifies no caller.
             session(parts, gateway).ok().flatten()
@@ -244,8 +251,8 @@ impl FromRequestParts<Arc<AppState>> for OptionalCaller {
 /// not on the list for listed pages.
 const X_REQUESTED_WITH: HeaderName = HeaderName::from_static("x-requested-with");
 
-/// Header with the name of the API key for which a page was rendered. Another page of the browser may have
-/// signed in with another key since, which the cookie alone does not show.
+/// Header with the mark of the caller for which a page was rendered. Another page of the browser may have
+/// signed in as another caller since, which the cookie alone does not show.
 const SIGNED_IN_AS: HeaderName = HeaderName::from_static("signed-in-as");
 
 /// How many session cookies of a request are tried. A browser has one; a second comes first if another
@@ -289,10 +296,10 @@ fn session_changed() -> Problem {
     problem
 }
 
-/// Whether a session belongs to the API key that `Signed-In-As` names, if the request has that header.
+/// Whether a session belongs to the caller that `Signed-In-As` names, if the request has that header.
 fn is_meant(parts: &Parts, access: &Access) -> bool {
     let named = parts.headers.get(SIGNED_IN_AS).map(HeaderValue::as_bytes);
-    named.is_none_or(|named| access.name().is_some_and(|name| name.as_bytes() == named))
+    named.is_none_or(|named| access.mark().is_some_and(|mark| mark.as_bytes() == named))
 }
 
 fn must_be_ours(parts: &Parts, over_https: bool) -> Result<(), Problem> {

@@ -6,7 +6,7 @@ use axum::extract::State;
 
 use crate::{
     audit::Reserved,
-    auth::{Access, LimitSlot, Permission, scope},
+    auth::{Access, LimitSlot, Permission, Refusal, scope},
     clock::parse_time,
     config::LimitsConfig,
     engine::{AcquireError, AcquireRequest, Engine, Granted},
@@ -426,7 +426,7 @@ impl AcquireBody {
         let reservation = Reservation {
             until_ms,
             reason,
-            by: caller.name().cloned(),
+            by: caller.mark().cloned(),
         };
         let most = gateway.config.limits.max_reserve_ms;
         let refuse = |reason: String| Err(Problem::invalid_field("reserve.until", reason));
@@ -452,6 +452,15 @@ impl AcquireBody {
         idempotency_key: Option<IdempotencyKey>,
         caller: &Caller<impl Sized>,
     ) -> Result<AcquireRequest, Problem> {
+        // A hold admits callers that may only keep a lease.
+        if caller.has_ended() {
+            return Err(Refusal::ExchangeOver.into());
+        }
+        let declared = caller.declare(&mut self.terms.said);
+        declared.map_err(|why| {
+            let reason = format!("{why}, together with what the API key adds");
+            Problem::invalid_field(METADATA.name, reason)
+        })?;
         // Only a TTL from the body can be too long, or one that the minimum hold has raised: the default was capped for
         // the API key when the body was read. A reservation has none.
         if let Ends::Ttl { ttl, .. } = self.terms.ends {

@@ -30,7 +30,10 @@ use super::{lease_view::millis, look::HeldLockBody};
 /// What the audit log and the ordinary log record about a break.
 struct BreakRecord {
     audit: Audit,
+    /// The caller as it is shown.
     key: Option<Arc<str>>,
+    /// The mark of the caller, by which its own reservation is recognized.
+    mark: Option<Arc<str>>,
     provenance: Provenance,
     name: LockName,
     /// Fencing token of the lease to break, if the request names one.
@@ -67,7 +70,7 @@ struct BreakRecord {
 /// `grace_ms` ends the lease now. A holder that renews more seldom than `grace_ms` may not hear of the
 /// request in time. A foreign client cannot be asked: the answer is 400.
 ///
-/// A reservation is ended by the API key that made it without the permission `break`, and without `grace_ms`. That is
+/// A reservation is ended by the caller that made it without the permission `break`, and without `grace_ms`. That is
 /// recorded as a release.
 ///
 /// Once begun, the break is carried out even if the caller hangs up. If the store does not answer, the break
@@ -102,13 +105,14 @@ pub(in crate::http) async fn break_lock(
             // Perhaps an earlier copy of the request has ended the reservation.
             return Err(BreakError::NotHeld.into());
         }
-        body.aim_at_own(seen.holder.as_ref(), caller.name())
+        body.aim_at_own(seen.holder.as_ref(), caller.mark())
             .ok_or_else(|| Problem::forbidden(Permission::Break, Some(&name)))?;
     }
     let target = body.target;
     let reason = body.reason.expect("a body without a reason is refused");
     let record = BreakRecord {
         audit: gateway.audit.clone(),
+        mark: caller.mark().cloned(),
         key: caller.name().cloned(),
         provenance,
         name: name.clone(),
@@ -174,7 +178,7 @@ impl BreakRecord {
     async fn write(&self, outcome: &Result<Holder, BreakError>, done: &str) {
         let (holder, outcome) = match outcome {
             Ok(holder) => match holder.leases() {
-                [lease] if done == BROKEN && lease.is_reserved_by(self.key.as_ref()) => {
+                [lease] if done == BROKEN && lease.is_reserved_by(self.mark.as_ref()) => {
                     (Some(holder), RELEASED)
                 }
                 _ => (Some(holder), done),
@@ -259,11 +263,11 @@ declare_fields! {
 // === impl BreakBody ===
 
 impl BreakBody {
-    /// Aims the break at the reservation of this API key. `None` if the key has not reserved the lock, or if the request
-    /// means anything else.
-    fn aim_at_own(&mut self, holder: Option<&Holder>, key: Option<&Arc<str>>) -> Option<()> {
+    /// Aims the break at the reservation of the caller with this mark. `None` if that caller has not reserved the lock, or
+    /// if the request means anything else.
+    fn aim_at_own(&mut self, holder: Option<&Holder>, mark: Option<&Arc<str>>) -> Option<()> {
         let mut leases = holder?.leases().iter();
-        let own = leases.find(|lease| lease.is_reserved_by(key))?;
+        let own = leases.find(|lease| lease.is_reserved_by(mark))?;
         let own = BreakTarget::Lease(own.fence);
         let is_meant = self.grace.is_none() && self.target.is_none_or(|target| target == own);
         self.target = Some(own);

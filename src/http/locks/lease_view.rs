@@ -599,7 +599,7 @@ fn reservation_body(reservation: &Reservation) -> answers::Reservation {
     answers::Reservation {
         until: displayed(Some(reservation.until())).to_string(),
         reason: reservation.reason.as_str().to_owned(),
-        reserved_by: reservation.by.as_deref().map(str::to_owned),
+        reserved_by: reservation.by_label().map(str::to_owned),
     }
 }
 

@@ -274,7 +274,7 @@ pub(in crate::http) async fn check(
     );
     // If the caller hangs up from here on, nothing is left behind.
     let ask = async || {
-        Ok::<_, Problem>(match engine.check_fence(&query, caller.name()).await? {
+        Ok::<_, Problem>(match engine.check_fence(&query, caller.mark()).await? {
             FenceCheck::Held { left, as_of } => Some(left.saturating_sub(as_of.elapsed())),
             FenceCheck::Stale { .. } | FenceCheck::Broken | FenceCheck::Released(_) => None,
         })

@@ -287,6 +287,11 @@ problem_codes! {
         "The gateway works on as many requests, or has as many connections open, as it may. \
          Nothing happened. Renew and release have a reserve of their own.",
         "It is safe to send the request again, after `Retry-After` seconds.";
+    IssuerUnavailable = "issuer-unavailable", SERVICE_UNAVAILABLE,
+        "The issuer of the ID token cannot be reached",
+        "The gateway has no keys of the issuer, or not the key that has signed the ID token, and cannot fetch them. Nothing \
+         happened. API keys, and keys that were exchanged before, go on.",
+        "Send the request again, after `Retry-After` seconds. The operator finds the reason in the log.";
     FenceExhausted = "fence-exhausted", SERVICE_UNAVAILABLE,
         "No fencing token is left",
         "The counter of fencing tokens has reached 2^53 - 1, the last number that JSON \

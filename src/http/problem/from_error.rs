@@ -7,7 +7,7 @@ use std::{borrow::Cow, time::Duration};
 use http::HeaderValue;
 
 use crate::{
-    auth::{Access, Excess, Permission, Refusal},
+    auth::{Access, Excess, ExchangeError, Permission, Refusal, RefusalClass, TokenRefusal},
     clock::{Clock, SystemClock, rfc3339},
     engine::{
         AcquireError, AdoptError, BreakError, GroupAcquireError, ReleaseError, RenewError,
@@ -293,10 +293,8 @@ pub(in crate::http) fn why_it_waits(first: &Waiter, which: &str, count: u64) -> 
 /// Says by whom, until when and why the lock is reserved, if the lease is a reservation that the caller may see.
 fn reserved(lease: &HeldLease) -> Option<String> {
     let reservation = lease.reservation.as_deref()?;
-    let (reason, by) = (&reservation.reason, &reservation.by);
-    let by = by
-        .as_ref()
-        .map_or_else(String::new, |by| format!(" by {by}"));
+    let (reason, by) = (&reservation.reason, reservation.by_label());
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
     let until = rfc3339(Some(reservation.until()));
     Some(format!(
         "The lock is reserved{by} until {until}, because {reason}"
@@ -541,6 +539,12 @@ impl From<Refusal> for Problem {
                 "The session has ended. Sign in again, or send an API key as `Authorization: Bearer \
                  KEY`.",
             ),
+            Refusal::ExchangeOver => (
+                INVALID,
+                "The key for which an ID token was exchanged has ended, or the operator has changed or revoked its API \
+                 key. Leases can be renewed until a day after the exchange, and released. Exchange another ID token \
+                 for a key.",
+            ),
             Refusal::TooMany { retry_after } => {
                 let detail =
                     "Too many requests with API keys that are not known came from this address.";
@@ -553,6 +557,57 @@ impl From<Refusal> for Problem {
             }
         };
         Self::new(Code::Unauthorized, detail).with(Extra::Challenge(challenge))
+    }
+}
+
+impl From<ExchangeError> for Problem {
+    fn from(error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Token(TokenRefusal { class, reason }) => {
+                let detail = match class {
+                    RefusalClass::Malformed => {
+                        "The ID token is refused (malformed): it is no JSON Web Token of an issuer, or lacks claims."
+                    }
+                    RefusalClass::Signature => {
+                        "The ID token is refused (signature): no key of its issuer has signed it with RS256 or ES256."
+                    }
+                    RefusalClass::Time => {
+                        "The ID token is refused (time): it has expired, or is not valid yet, by the clock of this \
+                         gateway. Ask for a new one. If that does not help, compare the clocks: the header `Date` has \
+                         the gateway's."
+                    }
+                    RefusalClass::NoKeyMatches => {
+                        "The ID token is refused (no key matches): it is valid, and no API key of this gateway is for its \
+                         issuer, audience and claims. The log of the gateway says which claim differs."
+                    }
+                };
+                let problem = Self::new(Code::Unauthorized, detail).with(Extra::Challenge(INVALID));
+                problem.caused_by(format!("ID token, {class}: {reason}"))
+            }
+            ExchangeError::Refused(refusal) => refusal.into(),
+            ExchangeError::Busy => {
+                let detail = "The gateway exchanges as many ID tokens at a time as it may. Nothing happened.";
+                Self::new(Code::Overloaded, detail).with(Extra::RetryAfter(OVERLOADED))
+            }
+            ExchangeError::IssuerAway {
+                ref issuer,
+                retry_after,
+            } => {
+                let detail = format!(
+                    "The gateway has no key of the issuer {issuer} that verifies the ID token, and cannot ask the issuer now. \
+                     API keys and keys that were exchanged before are not affected."
+                );
+                let ms = u64::try_from(retry_after.as_millis())
+                    .unwrap_or(u64::MAX)
+                    .max(1_000);
+                let problem =
+                    Self::new(Code::IssuerUnavailable, detail).with(Extra::RetryAfter(ms));
+                Self {
+                    is_outage: true,
+                    ..problem.caused_by(error.to_string())
+                }
+            }
+        }
     }
 }
 

@@ -36,7 +36,7 @@ pub(in crate::http) struct Problem {
     pub(in crate::http) extra: Extra,
     /// Cause for the log only: an operator needs it, and a caller must not see it.
     pub(in crate::http) cause: Option<String>,
-    /// Whether the cause is an outage of the store, which the store logs itself, once.
+    /// Whether the cause is an outage of the store or of an issuer, which is logged once where it is found.
     pub(in crate::http) is_outage: bool,
 }
 

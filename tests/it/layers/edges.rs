@@ -20,7 +20,7 @@ const ALLOWED: &str = "
     telemetry => lock tls bounded_file clock lifecycle config release trace_context
         .. invisible_chars with_all
     audit => lock clock config invisible_chars
-    auth => lock bounded_file file_stamp clock lifecycle config audit
+    auth => lock tls bounded_file file_stamp clock lifecycle config audit invisible_chars
     store => lock tls bounded_file file_stamp clock lifecycle config telemetry
     engine => lock clock lifecycle config telemetry auth store with_all
     http => lock tls file_stamp clock lifecycle config telemetry audit auth store engine release

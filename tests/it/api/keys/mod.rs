@@ -1,6 +1,7 @@
 //! API keys and sessions.
 
 mod cookies;
+mod exchange;
 mod limits;
 mod permissions;
 mod revoked;
