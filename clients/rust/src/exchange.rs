@@ -41,7 +41,10 @@ impl Exchanged {
     fn read(body: &str) -> Option<(ApiKey, Duration)> {
         let Self { key, expires_in_ms } = serde_json::from_str(body).ok()?;
         let lives = Duration::from_millis(expires_in_ms).min(MAX_LIFE);
-        Some((ApiKey::new(&key).ok()?, lives - EARLY.min(lives / 5)))
+        Some((
+            ApiKey::new(&key).ok()?,
+            lives.saturating_sub(EARLY.min(lives / 5)),
+        ))
     }
 }
 
