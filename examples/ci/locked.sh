@@ -41,6 +41,14 @@ fi
 command -v curl >/dev/null || { say "there is no curl"; exit 2; }
 url=${LATCHGATE_URL:-http://localhost:7420}
 locks=${url%/}/locks
+key=${LATCHGATE_KEY:-} id_token='' id_file=''
+# The ID token of the job is not for curl and the command.
+if [ -z "$key" ]; then
+    id_token=${LATCHGATE_ID_TOKEN:-}
+    [ -n "$id_token" ] || id_file=${LATCHGATE_ID_TOKEN_FILE:-}
+    [ -z "$id_file" ] || [ -r "$id_file" ] || { say "cannot read LATCHGATE_ID_TOKEN_FILE"; exit 2; }
+fi
+unset LATCHGATE_ID_TOKEN LATCHGATE_ID_TOKEN_FILE
 ttl=${LOCK_TTL:-60} longest=${LOCK_WAIT:-600} # seconds
 case $ttl,$longest in *[!0-9,]* | *,*,* | 0* | *,0?*) say "LOCK_TTL and LOCK_WAIT are whole seconds"; exit 2 ;; esac
 [ "$ttl" -ge 6 ] || { say "LOCK_TTL: at least 6 seconds"; exit 2; }
@@ -114,17 +122,17 @@ by_name() {
 detail() { field detail | sed 's/\\\(["\\/]\)/\1/g'; }
 refused() { say "refused: $status $(field code)$(detail | sed 's/^/: /')"; }
 
-# call SECONDS METHOD URL [BODY]: sets $status, and $answer, which is the status and the code of the problem. Without a whole
+# once SECONDS METHOD URL [BODY]: sets $status, and $answer, which is the status and the code of the problem. Without a whole
 # answer $status is 000, and $answer says whether the request was unsent, refused for a certificate, or its answer lost.
 # Sets $asked: after how many seconds to come again. No secret is an argument of curl, and no answer without end fills the
 # disk.
-call() {
+once() {
     : >"$home/answer"
     : >"$home/head"
     (
         trap '' XFSZ
         ulimit -f 4096
-        exec curl --silent --show-error --config "$home/curl" --max-time "$1" --request "$2" --output "$home/answer" \
+        exec curl --silent --show-error --config "${config:-$home/curl}" --max-time "$1" --request "$2" --output "$home/answer" \
             --dump-header "$home/head" --header 'Content-Type: application/json' ${4:+--data "$4"} \
             --write-out '%{http_code} %{size_request}' "$3" >"$home/status" 2>"$home/error" 4>&-
     ) &
@@ -152,6 +160,55 @@ call() {
     [ -n "$asked" ] || asked=$(field retry_after_ms | sed -n 's/^\([1-9][0-9]\{0,4\}\)[0-9]\{3\}$/\1/p')
     asked=${asked:-0}
 }
+# exchange SECONDS: exchanges the ID token for a key, which curl sends from now on. Without a key, sets $status and $answer of the request
+# that cannot be sent. A refused token is not sent again, because refusals count for the address of the runner.
+exchange() {
+    token=$id_token
+    [ -z "$id_file" ] || token=$(tr -d '[:space:]' 2>/dev/null <"$id_file")
+    case $token in *[!A-Za-z0-9._-]* | '') no_key no-id-token "there is no ID token in its variable or file"; return 1 ;; esac
+    [ "$token" != "${refused_token:-}" ] || { no_key unauthorized "the ID token was refused before"; return 1; }
+    printf '{"id_token": "%s"}' "$token" >"$home/token"
+    config=/dev/null
+    once "$1" POST "${url%/}/session/token" "@$home/token"
+    rm -f "$home/token"
+    config=''
+    key=$(field key)
+    case $status in
+    201) ;;
+    # The request was not sent, whatever became of the exchange.
+    000) [ $answer != 000lost ] || { status=503 answer=503not-exchanged; }; return 1 ;;
+    408 | 429 | 503) return 1 ;;
+    4??) refused_token=$token; return 1 ;;
+    *) status=503 answer=503not-exchanged; return 1 ;;
+    esac
+    case $key in *[!A-Za-z0-9._~+/=-]* | '') status=503 answer=503not-exchanged; return 1 ;; esac
+    grep -v '^header = "Authorization:' "$home/curl" >"$home/curl.new"
+    echo "header = \"Authorization: Bearer $key\"" >>"$home/curl.new"
+    mv "$home/curl.new" "$home/curl"
+}
+# no_key CODE WHY: what call sets if the request is not sent.
+no_key() {
+    status=401 answer=401$1 asked=0 reached=0
+    printf '{"code":"%s","detail":"%s"}\n' "$1" "$2" >"$home/answer"
+}
+# call SECONDS METHOD URL [BODY]: as once, with a key for which the ID token of the job is exchanged, if it has one. After the end
+# of a key the gateway still renews and releases for a day.
+call() {
+    call_ends=$(($(now) + $1))
+    if [ -n "$id_token$id_file" ] && [ -z "$key" ]; then
+        exchange "$1" || return 0
+    fi
+    once "$(left "$@")" "$2" "$3" "${4:-}"
+    [ "$status" = 401 ] && [ -n "$id_token$id_file" ] || return 0
+    ! exchange "$(left "$@")" || once "$(left "$@")" "$2" "$3" "${4:-}"
+}
+# left SECONDS METHOD: how many seconds of the call are left. A renewal that took longer would let its lease end; an acquire waits
+# as long as it says.
+left() {
+    left=$((call_ends - $(now)))
+    [ "$2" != POST ] || left=$1
+    echo $((left > 1 ? left : 1))
+}
 # pause SECONDS: as long as the last answer asks for, not quite the same for all, but no longer than this.
 pause() {
     seconds=$((asked + asked * ($$ % 50) / 100))
@@ -164,7 +221,7 @@ pause() {
 # A new request: with its key, a repeated one keeps the place in the queue, and a lost answer is given again.
 begin() {
     echo "header = \"Idempotency-Key: $(cat /proc/sys/kernel/random/uuid)\"" >"$home/curl"
-    [ -z "${LATCHGATE_KEY:-}" ] || echo "header = \"Authorization: Bearer $LATCHGATE_KEY\"" >>"$home/curl"
+    [ -z "$key" ] || echo "header = \"Authorization: Bearer $key\"" >>"$home/curl"
     state=asked
 }
 # ask SECONDS: acquires the lock, waiting for so long. With LOCK_LATEST a further request says for how long the job has waited:

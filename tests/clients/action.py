@@ -22,10 +22,10 @@ NODES = {"action-oldest": f"node-action-{ARCHITECTURE}/bin/node", "action-newest
 def run(name, node, action, arguments):
     began = time.monotonic()
     command = [sys.executable, str(RIG), "--program", arguments.program, "--", sys.executable, "-m", "unittest"]
-    command += arguments.tests or ["test_action"]
+    command += arguments.tests or ["test_action", "test_oidc", "test_identity"]
     done = subprocess.run(
         command, cwd=ACTION / "tests", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env={**environment(), "NODE": node, "ACTION": str(action)},
+        env={**environment(), "NODE": node, "ACTION": str(action), "PROGRAM": os.path.abspath(arguments.program)},
     )
     count = re.search(r"(?m)^Ran (\d+) test", done.stdout)
     green = done.returncode == 0 and count and count[1] != "0" and "skipped" not in done.stdout

@@ -59,6 +59,19 @@ function orderOf(text) {
   throw new Error(`order: expected a whole number up to 9007199254740991, not '${text}'`);
 }
 
+/** What it takes to get ID tokens of the job; nothing if the job has an API key. */
+function oidcOf(env) {
+  const isOn = oneOf('oidc', ['true', 'false']) === 'true';
+  if (!isOn && input('key-name')) throw new Error('key-name: goes with oidc');
+  if (!isOn) return undefined;
+  if (input('key')) throw new Error('oidc: goes without a key');
+  const { ACTIONS_ID_TOKEN_REQUEST_URL: requestUrl, ACTIONS_ID_TOKEN_REQUEST_TOKEN: requestToken } = env;
+  if (!requestUrl || !requestToken) {
+    throw new Error('oidc: this job may not get an ID token. Give it the permission `id-token: write`; a pull request from a fork has none');
+  }
+  return { requestUrl, requestToken, audience: required('url').replace(/\/+$/, ''), keyName: input('key-name') };
+}
+
 export function readInputs(env = process.env) {
   required('lock');
   failsIfLost();
@@ -79,6 +92,7 @@ export function readInputs(env = process.env) {
   return {
     url: required('url'),
     key: input('key'),
+    oidc: oidcOf(env),
     names: lockNames(),
     locks,
     options: {

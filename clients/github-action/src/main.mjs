@@ -58,6 +58,10 @@ function request(renewer, folder, inputs, runner) {
           return;
         }
         renewer.send({ ask: inputs, runner }, () => {});
+      } else if (message.key) {
+        // The job's ID token was exchanged for it. It is masked before anybody could print it.
+        mask(message.key);
+        inputs.key = message.key;
       } else if (!cancelled) {
         resolve(message);
       }
@@ -71,17 +75,20 @@ function request(renewer, folder, inputs, runner) {
 }
 
 /** Says who holds the lock, as long as this key may know it. */
-async function showHolders({ url, key, names, options: { owner } }, signal) {
-  const locks = new Latchgate(url, { key, warn: log });
+async function showHolders(inputs, signal) {
+  const { url, names, oidc, options: { owner } } = inputs;
   let before;
   for (let pause = FIRST_LOOK_MS; ; pause = NEXT_LOOK_MS) {
     await new Promise((resolve) => setTimeout(resolve, pause).unref());
     if (signal.aborted) return;
+    const { key } = inputs;
+    if (oidc && !key) continue;
     let text;
     try {
-      text = await describe(locks, names, owner);
+      text = await describe(new Latchgate(url, { key, warn: log }), names, owner);
     } catch (error) {
-      if (error.status === 401 || error.status === 403) return;
+      // A key may have ended that was exchanged for a new one meanwhile.
+      if (error.status === 403 || (error.status === 401 && inputs.key === key)) return;
       text = `waiting for ${names.join(', ')}: ${error.message}`;
     }
     if (signal.aborted) return;
@@ -94,7 +101,8 @@ async function describe(locks, names, owner) {
   for (const name of names) {
     const { state, holders, waiterCount } = await locks.inspect(name);
     // The lease of this job, which only keeps the lock until the job has the others too.
-    const own = holders?.find((holder) => holder.owner === owner && holder.waitsFor);
+    // The gateway keeps the named owner in the metadata if the key declares another.
+    const own = holders?.find((holder) => [holder.owner, holder.metadata?.said_owner].includes(owner) && holder.waitsFor);
     if (own && own.waitsFor.name === null) return `have ${name}, waiting for a lock that this key may not view`;
     if (own && names.includes(own.waitsFor.name)) return `have ${name}, waiting for ${own.waitsFor.name}: ${holding(own.waitsFor.holders)}`;
     if (holders?.[0]?.reservation) return `waiting for ${name}: ${holding(holders)}, ${waiterCount} in the queue`;

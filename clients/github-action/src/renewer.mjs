@@ -1,12 +1,14 @@
 // The process that acquires the lock, renews it while the job runs, and releases it when post.mjs says so.
 //
-// main.mjs sends it the API key. It alone has the token, which it tells nobody. If main.mjs goes away before it
+// main.mjs sends it the API key, or what it takes to get ID tokens. It alone has the token, which it tells nobody. If main.mjs goes away before it
 // has said `keep`, whatever killed it, the place in the queue or the lock is given back.
 
 import { createServer } from 'node:net';
 
+import { idTokenFetch } from '../client/src/id-token.js';
 import { Latchgate, LeaseLost, OutcomeUnknown } from '../client/src/index.js';
 import { enter, writeOutcome } from './folder.mjs';
+import { githubToken } from './github-token.mjs';
 import { isAlive } from './host.mjs';
 
 /** How long the end of a request is waited for that may have been granted. */
@@ -47,9 +49,15 @@ async function withdrawn() {
   }
 }
 
-async function acquire({ url, key, locks, options }) {
+/** Sends requests with keys for which it exchanges ID tokens of the job. An exchange leaves nothing to take back. */
+function exchangingFetch(url, { keyName, ...job }) {
+  const send = (to, init) => (to.endsWith('/session/token') ? fetch(to, init) : countedFetch(to, init));
+  return idTokenFetch(url, { token: () => githubToken(job), keyName, fetch: send, onKey: (key) => tell({ key }) });
+}
+
+async function acquire({ url, key, oidc, locks, options }) {
   try {
-    const client = new Latchgate(url, { key, fetch: countedFetch });
+    const client = new Latchgate(url, { key, fetch: oidc ? exchangingFetch(url, oidc) : countedFetch });
     lease = await client.acquire(locks, { ...options, signal: giveUp.signal });
   } catch (error) {
     const mayHold = error instanceof OutcomeUnknown || error.status >= 500 || requests.granted;

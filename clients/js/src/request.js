@@ -42,7 +42,7 @@ function camel(value) {
 }
 
 /** Reads the text of an answer; `undefined` if the text is longer than any answer of a gateway. */
-async function read(response) {
+export async function read(response) {
   const reader = response.body?.getReader?.();
   // The answer has no body, or a `fetch` that is not the runtime's has made the answer.
   if (!reader) return response.text();

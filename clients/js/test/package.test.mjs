@@ -15,14 +15,14 @@ test('npm pack lists what belongs into the package, and nothing else', () => {
   assert.equal(status, 0, stderr);
   const [packed] = Object.values(JSON.parse(stdout));
   const sources = readdirSync(`${root}src`).map((file) => `src/${file}`);
-  const types = ['index.d.ts', 'manager.d.ts'].filter((file) => existsSync(root + file));
+  const types = ['index.d.ts', 'id-token.d.ts', 'manager.d.ts'].filter((file) => existsSync(root + file));
   const expected = ['CHANGELOG.md', 'LICENSE', 'README.md', 'package.json', ...types, ...sources];
   assert.deepEqual(packed.files.map(({ path }) => path).sort(), expected.sort());
   assert.equal(packed.name, '@latchgate/client');
 });
 
 test('the types export the same values as the modules', async () => {
-  for (const [types, module] of [['index.d.ts', 'src/index.js'], ['manager.d.ts', 'src/manager.js']]) {
+  for (const [types, module] of [['index.d.ts', 'src/index.js'], ['id-token.d.ts', 'src/id-token.js'], ['manager.d.ts', 'src/manager.js']]) {
     const declared = readFileSync(root + types, 'utf8').matchAll(/^export (?:declare )?(?:abstract )?(?:class|const|let|var|function|enum) (\w+)/gm);
     const exported = Object.keys(await import(new URL(`../${module}`, import.meta.url)));
     assert.deepEqual([...declared].map(([, name]) => name).sort(), exported.sort(), types);

@@ -1,6 +1,7 @@
 // What a user writes, checked by `tsc --strict`.
 
 import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown, type Lease } from '@latchgate/client';
+import { idTokenFetch } from '@latchgate/client/id-token';
 import { LockManager } from '@latchgate/client/manager';
 
 const locks = new Latchgate('https://locks.example.com', {
@@ -10,6 +11,11 @@ const locks = new Latchgate('https://locks.example.com', {
   warn: (text) => console.log(text.length),
   onReleaseRequested: ({ by, withinMs }, lease) => console.log(by, withinMs, lease.name),
 });
+
+export const ofJob = new Latchgate('https://locks.example.com', {
+  fetch: idTokenFetch('https://locks.example.com', { token: async () => 'eyJ..', keyName: 'ci', onKey: (key) => console.log(key.length) }),
+});
+export const ofEnvironment = new Latchgate('https://locks.example.com', { fetch: idTokenFetch(new URL('https://locks.example.com')) });
 
 export const fence: number = await locks.with('deploy', { wait: '10m', ttl: 60_000 }, async (lease, signal) => {
   signal.throwIfAborted();

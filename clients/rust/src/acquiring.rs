@@ -1,6 +1,6 @@
 //! An acquire under way: a chain of requests. The requests for one lock keep their position in the queue.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use reqwest::{Method, StatusCode, header::HeaderName};
 use serde_json::{Value, json};
@@ -357,10 +357,9 @@ impl Acquiring {
             if WaitStatus::position(lock, owner, self.asked.elapsed()).is_some() {
                 return (seen, Some(first), Vec::new());
             }
-            let mut own = lock
-                .holders
-                .iter()
-                .filter(|it| owner.is_some() && it.owner.as_deref() == owner);
+            let mut own = lock.holders.iter().filter(|it| {
+                owner.is_some() && named(owner, it.owner.as_deref(), it.metadata.as_ref())
+            });
             let awaited = own.find_map(|it| it.waits_for.as_ref());
             match awaited.map(|it| it.name.as_deref().map(LockName::new)) {
                 Some(Some(Ok(name))) if names.clone().any(|it| *it == name) => {
@@ -700,13 +699,13 @@ impl WaitStatus {
         }
     }
 
-    /// The position of a waiter with this owner that has waited for `waited`, if it can be told.
+    /// The position of a waiter that has named this owner and has waited for `waited`, if it can be told.
     fn position(lock: &Inspection, owner: Option<&str>, waited: Duration) -> Option<u64> {
         let off = |waited_ms| Duration::from_millis(waited_ms).abs_diff(waited);
         let mut ours: Vec<_> = lock
             .waiters
             .iter()
-            .filter(|waiter| waiter.owner.as_deref() == owner)
+            .filter(|waiter| named(owner, waiter.owner.as_deref(), Some(&waiter.metadata)))
             .map(|waiter| (off(waiter.waited_ms), waiter.position))
             .filter(|(off, _)| *off <= SAME_MOMENT)
             .collect();
@@ -730,20 +729,30 @@ impl WaitStatus {
     }
 }
 
+/// Whether a holder or waiter with this owner and metadata has named the owner `said`. If its API key declares an owner, the
+/// gateway keeps the named one in the metadata.
+fn named(
+    said: Option<&str>,
+    owner: Option<&str>,
+    metadata: Option<&BTreeMap<String, String>>,
+) -> bool {
+    let kept = metadata.and_then(|entries| entries.get("said_owner"));
+    owner == said || kept.is_some_and(|kept| Some(kept.as_str()) == said)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::{LockState, Waiter};
 
     #[test]
     fn a_position_is_told_unless_it_may_be_that_of_another_waiter() {
-        let position = |waited: &[u64]| {
+        let position_of = |waited: &[u64], owner: &str, said: Option<&str>| {
+            let said = said.map(|said| ("said_owner".to_owned(), said.to_owned()));
             let waiters = waited.iter().zip(1..).map(|(&waited_ms, position)| Waiter {
                 position,
-                owner: Some("ci".to_owned()),
-                metadata: BTreeMap::new(),
+                owner: Some(owner.to_owned()),
+                metadata: said.clone().into_iter().collect(),
                 mode: None,
                 limit: None,
                 waited_ms,
@@ -751,10 +760,14 @@ mod tests {
             let lock = Inspection::of_waiters(LockState::Held, waiters.collect());
             WaitStatus::of_look(lock, Some("ci"), Duration::from_secs(10)).position
         };
+        let position = |waited: &[u64]| position_of(waited, "ci", None);
         assert_eq!(position(&[9_990]), Some(1));
         assert_eq!(position(&[60_000, 9_990]), Some(2));
         assert_eq!(position(&[10_400, 9_990]), Some(2));
         assert_eq!(position(&[9_995, 9_990]), None);
         assert_eq!(position(&[60_000]), None);
+        // The API key declares an owner.
+        assert_eq!(position_of(&[9_990], "acme #7", Some("ci")), Some(1));
+        assert_eq!(position_of(&[9_990], "acme #7", Some("other")), None);
     }
 }

@@ -32,8 +32,12 @@ impl Client {
         let silent = |_elapsed| unreachable("no answer in time".to_owned());
         let sent_at = Instant::now();
         let request = self.request(Method::GET, format!("{}/backup", address.url));
-        let response = timeout(SILENCE, request.send()).await.map_err(silent)?;
-        let mut response: Response = response.map_err(|error| lost(&error))?;
+        let sent = self.send(address.url, request, None);
+        let response = timeout(SILENCE, sent).await.map_err(silent)?;
+        let mut response: Response = response.map_err(|error| {
+            let result = error.result(address.url, true);
+            result.map_or_else(|failure| failure.error, CallResponse::refusal)
+        })?;
         let longest = if response.status().is_success() {
             max_bytes
         } else {

@@ -19,7 +19,8 @@ use tokio::{runtime::Handle, sync::watch, time::Instant};
 use tracing::warn;
 
 use crate::{
-    ClientError, Owner, TraceContext,
+    ClientError, IdToken, Owner, TraceContext,
+    id_token::Exchanger,
     tls::{ClientFiles, TlsError, no_tls},
 };
 
@@ -31,6 +32,9 @@ pub struct ClientOptions {
     pub url: String,
     /// The API key, if the gateway requires one.
     pub key: Option<ApiKey>,
+    /// The ID token to exchange for a key of the gateway, for a program that has no API key. If there is a `key`, the key
+    /// counts.
+    pub id_token: Option<IdToken>,
     /// The owner text, for people to read, of requests that name no owner.
     pub owner: Option<Owner>,
     /// The certificate authorities to trust for `https://`, and the client certificate to show to a gateway that
@@ -52,6 +56,8 @@ pub struct ClientOptions {
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
+    /// Has the keys for which the client exchanges its ID token; `None` without an ID token.
+    pub(crate) exchanger: Option<Arc<Exchanger>>,
     pub(crate) options: Arc<ClientOptions>,
     pub(crate) addresses: Arc<Addresses>,
     pub(crate) outage: Arc<Outage>,
@@ -79,6 +85,7 @@ impl Default for ClientOptions {
         Self {
             url: "http://127.0.0.1:7420".to_owned(),
             key: None,
+            id_token: None,
             owner: None,
             tls: ClientFiles::default(),
             connect_timeout: Duration::from_secs(2),
@@ -119,8 +126,10 @@ impl Client {
         if addresses.all_loopback() {
             builder = builder.no_proxy();
         }
+        let token = options.id_token.clone().filter(|_| options.key.is_none());
         Ok(Self {
             http: builder.build()?,
+            exchanger: token.map(|token| Arc::new(Exchanger::new(token))),
             options: Arc::new(options),
             addresses: Arc::new(addresses),
             outage: Arc::default(),
@@ -133,11 +142,11 @@ impl Client {
         self.addresses.current().url
     }
 
-    /// Starts building one copy of a request, with the API key in its headers.
+    /// Starts building one copy of a request, with the API key in its headers. [`Client::send`] adds an exchanged key.
     pub(crate) fn request(&self, method: Method, url: impl IntoUrl) -> RequestBuilder {
         let request = self.http.request(method, url);
         match &self.options.key {
-            Some(ApiKey(header)) => request.header(AUTHORIZATION, header.clone()),
+            Some(key) => request.header(AUTHORIZATION, key.header()),
             None => request,
         }
     }
@@ -327,6 +336,11 @@ impl ApiKey {
             HeaderValue::try_from(format!("Bearer {text}")).map_err(|_invalid| ApiKeyError)?;
         header.set_sensitive(true);
         Ok(Self(header))
+    }
+
+    /// The value of the header `Authorization`.
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.clone()
     }
 }
 

@@ -217,7 +217,8 @@ impl Events {
         if let Some(id) = &self.last_id {
             request = request.header("last-event-id", id);
         }
-        let failure = match timeout(time_out, request.send()).await {
+        let sent = client.send(address.url, request, None);
+        let failure = match timeout(time_out, sent).await {
             Ok(Ok(response)) if response.status().is_success() => {
                 address.url.clone_into(&mut self.url);
                 self.connection = Some(response);
@@ -231,7 +232,13 @@ impl Events {
                     None => return Err(answer.refusal()),
                 }
             }
-            Ok(Err(error)) => RetryableFailure::of_error(&error, address.url, true),
+            Ok(Err(error)) => match error.result(address.url, true) {
+                Ok(answer) => match RetryableFailure::of_answer(&answer) {
+                    Some(failure) => failure.of_look(address.url),
+                    None => return Err(answer.refusal()),
+                },
+                Err(failure) => failure,
+            },
             Err(_elapsed) => {
                 RetryableFailure::unreachable(address.url, "no answer in time".to_owned())
             }

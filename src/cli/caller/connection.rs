@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::{
-    client::{ApiKey, Client, ClientOptions},
+    client::{ApiKey, Client, ClientOptions, IdToken},
     tls::{ClientFiles, IdentityFiles, PemFile},
     trace_context::TraceContext,
 };
@@ -48,6 +48,10 @@ pub(crate) struct ConnectionArgs {
     /// A file with the API key; - reads standard input [env: LATCHGATE_KEY, LATCHGATE_KEY_FILE]
     ///
     /// The key itself is never an argument: every process of the machine could see it.
+    ///
+    /// A CI job or a pod needs no API key. Without one, the command exchanges the ID token in LATCHGATE_ID_TOKEN, or in
+    /// the file that LATCHGATE_ID_TOKEN_FILE names, for a key of the gateway that lives for an hour or so. The file is read
+    /// again for each exchange.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// A PEM file with the authorities to trust for the gateway, instead of those of the system [env:
@@ -89,6 +93,9 @@ impl ConnectionArgs {
             identity: self.identity.files(environment)?,
         };
         options.key = environment::KEY.read(self.key_file.as_deref(), environment, ApiKey::new)?;
+        if options.key.is_none() {
+            options.id_token = id_token(environment)?;
+        }
         options.trace = environment
             .text("TRACEPARENT")
             .and_then(|parent| TraceContext::parse(parent, environment.text("TRACESTATE")));
@@ -124,6 +131,20 @@ impl IdentityArgs {
             (None, Some(_)) => Err(CliError::argument(key_flag, WITHOUT_CERTIFICATE)),
         }
     }
+}
+
+/// The ID token that a variable has or names. Fails at once if there is none, so that no command waits without one.
+fn id_token(environment: &Environment) -> Result<Option<IdToken>, CliError> {
+    let (variable, token) = if let Some(text) = environment.given(environment::ID_TOKEN)? {
+        (environment::ID_TOKEN, IdToken::new(text))
+    } else if let Some(path) = environment.given(environment::ID_TOKEN_FILE)? {
+        (environment::ID_TOKEN_FILE, IdToken::file(path))
+    } else {
+        return Ok(None);
+    };
+    let checked = token.check();
+    checked.map_err(|error| CliError::usage(format!("{variable}: {error}")))?;
+    Ok(Some(token))
 }
 
 /// The file that the flag names; without the flag, the file that the environment variable names.

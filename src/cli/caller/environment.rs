@@ -44,6 +44,11 @@ pub(crate) const KEY: SecretKind = SecretKind {
     variable: "LATCHGATE_KEY",
 };
 
+/// The variable with the ID token of this job, which the client exchanges for a key. It is not for the command of `run`.
+pub(crate) const ID_TOKEN: &str = "LATCHGATE_ID_TOKEN";
+/// The variable that names a file with the ID token.
+pub(crate) const ID_TOKEN_FILE: &str = "LATCHGATE_ID_TOKEN_FILE";
+
 /// The idempotency key of an acquire.
 pub(crate) const IDEMPOTENCY_KEY: SecretKind = SecretKind {
     name: "idempotency key",

@@ -29,7 +29,10 @@ use rustix::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::terminal::{output, visible},
+    super::{
+        caller::environment,
+        terminal::{output, visible},
+    },
     args::OnLost,
     foreground::take_terminal_of,
     guard::own_program,
@@ -90,6 +93,8 @@ impl Job {
         fcntl_setfd(&told, FdFlags::empty())?;
         let child = command_line(command, told.as_raw_fd(), on_lost)?
             .env_remove(TOKEN)
+            .env_remove(environment::ID_TOKEN)
+            .env_remove(environment::ID_TOKEN_FILE)
             .env_remove(SLOT)
             .env_remove(SLOTS)
             .envs(variables.iter().map(|(name, value)| (name, value)))

@@ -207,10 +207,12 @@ const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
 /// Variables with the prefix `LATCHGATE_` that are no settings of a gateway, but belong to client commands, to the
 /// command of `latchgate run` or to a build. A gateway ignores them, because it may be started from the same shell.
-const OF_OTHERS: [&str; 16] = [
+const OF_OTHERS: [&str; 18] = [
     "LATCHGATE_URL",
     "LATCHGATE_KEY",
     "LATCHGATE_KEY_FILE",
+    "LATCHGATE_ID_TOKEN",
+    "LATCHGATE_ID_TOKEN_FILE",
     "LATCHGATE_TOKEN",
     "LATCHGATE_TOKEN_FILE",
     "LATCHGATE_IDEMPOTENCY_KEY",

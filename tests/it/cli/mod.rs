@@ -6,6 +6,7 @@ mod commands;
 mod declared;
 mod demo;
 mod gateways;
+mod id_tokens;
 mod keys;
 mod leases;
 mod metrics;

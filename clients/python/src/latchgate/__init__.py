@@ -10,6 +10,7 @@ from .blocking.client import Guard, Latchgate
 from .blocking.lease import Lease
 from .durations import Duration, Wait
 from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+from .protocol.id_token import IdToken, environment_id_token
 from .protocol.names import LockTerms
 from .records import (
     AwaitedLock,
@@ -38,6 +39,7 @@ __all__ = [
     "HistoryEntry",
     "HistoryNote",
     "Holder",
+    "IdToken",
     "Latchgate",
     "LatchgateError",
     "Lease",
@@ -56,4 +58,5 @@ __all__ = [
     "Wait",
     "Waiter",
     "__version__",
+    "environment_id_token",
 ]

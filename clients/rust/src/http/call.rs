@@ -137,8 +137,7 @@ impl Call {
         let failed = |error| RetryableFailure::of_error(&error, url, self.looks);
         let sent_at = Instant::now();
         let url_of_call = format!("{url}{}", self.path);
-        let request = client.request(self.method.clone(), url_of_call);
-        let mut request = request.timeout(time_out);
+        let mut request = client.request(self.method.clone(), url_of_call);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
@@ -147,7 +146,10 @@ impl Call {
                 .header(CONTENT_TYPE, "application/json")
                 .body(body.clone());
         }
-        let mut response = request.send().await.map_err(failed)?;
+        let mut response = match client.send(url, request, Some(time_out)).await {
+            Ok(response) => response,
+            Err(error) => return error.result(url, self.looks),
+        };
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if body.len() + chunk.len() > self.longest {

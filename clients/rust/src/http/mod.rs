@@ -4,4 +4,4 @@ mod call;
 mod retry;
 
 pub(crate) use call::{Call, millis, without_nulls};
-pub(crate) use retry::{CallResponse, Retry, RetryableFailure, cause, pause};
+pub(crate) use retry::{CallResponse, Retry, RetryableFailure, SendError, cause, pause};

@@ -334,6 +334,33 @@ impl RetryableFailure {
     }
 }
 
+// === Send error ===
+//
+// Why one copy of a request was not sent, or got no answer.
+
+/// Why the gateway has not answered one copy of a request.
+pub(crate) enum SendError {
+    /// The copy failed.
+    Request(reqwest::Error),
+    /// The client has no key to send the copy with. The gateway's answer to the exchange is the answer to the call.
+    Refused(Box<CallResponse>),
+    /// The client has no key to send the copy with, and may have one a moment later.
+    NoKey(RetryableFailure),
+}
+
+// === impl SendError ===
+
+impl SendError {
+    /// The result of the copy. `looks`: whether the request only reads.
+    pub(crate) fn result(self, url: &str, looks: bool) -> Result<CallResponse, RetryableFailure> {
+        match self {
+            Self::Request(error) => Err(RetryableFailure::of_error(&error, url, looks)),
+            Self::Refused(answer) => Ok(*answer),
+            Self::NoKey(failure) => Err(failure),
+        }
+    }
+}
+
 // === Answer ===
 //
 // The answer to a call.
@@ -373,6 +400,21 @@ impl CallResponse {
                 .map(|to| format!("{}{}", to.origin().ascii_serialization(), to.path())),
             sent_at,
             received_at: Instant::now(),
+            in_doubt: false,
+        }
+    }
+
+    /// Makes an answer that the client gives itself, because it has no key with which to send the request.
+    pub(crate) fn made(url: &str, status: StatusCode, body: String) -> Self {
+        let now = Instant::now();
+        Self {
+            url: url.to_owned(),
+            status,
+            body,
+            retry_after: None,
+            location: None,
+            sent_at: now,
+            received_at: now,
             in_doubt: false,
         }
     }

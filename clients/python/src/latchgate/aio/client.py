@@ -19,6 +19,7 @@ from ..protocol.acquiring import WITHDRAWAL, AcquireRequest, Acquiring
 from ..protocol.clock import now
 from ..protocol.grant import Grant
 from ..protocol.holdings import Holdings, UnderWay, closed
+from ..protocol.id_token import IdToken
 from ..protocol.names import Names
 from ..protocol.settings import Settings
 from ..records import History, Lock, Page
@@ -60,9 +61,13 @@ class Latchgate:
         request_wait: Optional[Duration] = None,
         request_timeout: Optional[Duration] = None,
         deadline: Optional[Duration] = None,
+        id_token: Optional[IdToken] = None,
+        key_name: Optional[str] = None,
     ) -> None:
         """The parameters are those of :class:`latchgate.Latchgate`."""
-        self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
+        self._settings = Settings.of(
+            url, key, owner, request_wait, request_timeout, deadline, id_token, key_name
+        )
         self._transport = HttpxTransport(self._settings, ssl_context)
         # The transport for renewals and for releases at the end of the process, which run on threads: the event loop
         # may be blocked when a lease must be renewed, and does not run any more when the process ends.

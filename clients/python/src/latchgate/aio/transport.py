@@ -14,6 +14,7 @@ except ImportError as error:
 from ..blocking.transport import is_distrust
 from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
+from ..protocol.id_token import LATE, Exchanger, with_key
 from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
 
@@ -43,9 +44,54 @@ class HttpxTransport:
             )
         )
         self._url = settings.url
+        self._exchanger = settings.exchanger
+        self._exchange_within = settings.request_timeout
+        # The exchange under way.
+        self._exchanging: Optional[asyncio.Task[Optional[Exchange]]] = None
 
     async def exchange(self, call: Call, time_out: float) -> Exchange:
         """Sends one copy of a request, and waits ``time_out`` seconds for its answer."""
+        if self._exchanger is None:
+            return await self._send(call, time_out)
+        exchanger, deadline = self._exchanger(), now() + time_out
+        key = exchanger.key
+        if key is None:
+            failed = await self._exchange_token(exchanger, deadline)
+            if failed is not None:
+                return failed
+            key = exchanger.key
+        elif call.method != "DELETE" and exchanger.is_due():
+            # The request goes on with its key meanwhile: no renewal waits for an exchange.
+            self._begin_exchange(exchanger)
+        exchange = await self._send(with_key(call, key), deadline - now())
+        if not isinstance(exchange, Answer) or exchange.status != 401:
+            return exchange
+        # The key was revoked, its rules have changed, or it has ended.
+        failed = None if exchanger.key != key else await self._exchange_token(exchanger, deadline)
+        return failed or await self._send(with_key(call, exchanger.key), deadline - now())
+
+    async def _exchange_token(self, exchanger: Exchanger, deadline: float) -> Optional[Exchange]:
+        """Exchanges the ID token for a key. Returns ``None``, or the result of the request for which there is no key."""
+        exchanging = self._begin_exchange(exchanger)
+        # The exchange goes on if this request is given up, because others may wait for it.
+        await asyncio.wait([exchanging], timeout=max(deadline - now(), 0.0))
+        return exchanging.result() if exchanging.done() else LATE
+
+    def _begin_exchange(self, exchanger: Exchanger) -> asyncio.Task[Optional[Exchange]]:
+        """Begins an exchange, unless one is under way."""
+
+        async def exchange() -> Optional[Exchange]:
+            # The token may be in a file, or come from a function that waits.
+            attempt = await asyncio.get_running_loop().run_in_executor(None, exchanger.begin)
+            if isinstance(attempt, Answer):
+                return attempt
+            return exchanger.end(attempt, await self._send(attempt.call, self._exchange_within))
+
+        if self._exchanging is None or self._exchanging.done():
+            self._exchanging = asyncio.ensure_future(exchange())
+        return self._exchanging
+
+    async def _send(self, call: Call, time_out: float) -> Exchange:
         if self._client().is_closed:
             return NotSent("the client is closed", for_good=True)
         sent_at = now()

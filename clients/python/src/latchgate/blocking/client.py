@@ -17,6 +17,7 @@ from ..protocol import looking
 from ..protocol.acquiring import WITHDRAWAL, AcquireRequest, Acquiring
 from ..protocol.clock import now
 from ..protocol.holdings import Holdings, UnderWay, closed
+from ..protocol.id_token import IdToken
 from ..protocol.names import Names
 from ..protocol.settings import Settings
 from ..records import History, Lock, Page, ReleaseRequest
@@ -65,6 +66,8 @@ class Latchgate:
         request_wait: Optional[Duration] = None,
         request_timeout: Optional[Duration] = None,
         deadline: Optional[Duration] = None,
+        id_token: Optional[IdToken] = None,
+        key_name: Optional[str] = None,
     ) -> None:
         """
         Makes a client; no connection is made yet.
@@ -76,9 +79,15 @@ class Latchgate:
             trust.
         :param request_wait: the longest wait of one request (20 s), shorter than the time-outs of proxies.
         :param request_timeout: how long an answer may take after the wait, and how long connecting may take (5 s).
+        :param id_token: an ID token of OpenID Connect, which the client exchanges for a key of the gateway: the text; a path,
+            whose file is read again for each exchange; or a function that returns the text, such as
+            :func:`environment_id_token`. If there is a ``key``, the key counts.
+        :param key_name: the name of the gateway's key to ask for, if the claims of the ID token match several.
         :param deadline: how long a call without a wait is tried (10 s; a release 5 s at most).
         """
-        self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
+        self._settings = Settings.of(
+            url, key, owner, request_wait, request_timeout, deadline, id_token, key_name
+        )
         self._transport = HttpTransport(self._settings, ssl_context)
         self._holdings = Holdings(self._settings)
 

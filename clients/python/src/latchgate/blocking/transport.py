@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
+from ..protocol.id_token import LATE, Exchanger, with_key
 from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
 from .stop import LOOK_EVERY, Stop
@@ -126,6 +127,7 @@ class HttpTransport:
         self._base = parts.path
         self._headers = settings.headers()
         self._connect_within = settings.request_timeout
+        self._exchanger = settings.exchanger
         self._tls: Optional[ssl.SSLContext] = None
         if parts.scheme == "https":
             self._tls = ssl_context or ssl.create_default_context()
@@ -135,6 +137,56 @@ class HttpTransport:
     def exchange(self, call: Call, time_out: float, cancelled: Optional[Cancel] = None) -> Exchange:
         """Sends one copy of a request, and waits ``time_out`` seconds for its answer."""
         deadline = now() + time_out
+        if self._exchanger is None:
+            return self._send(call, deadline, cancelled)
+        exchanger = self._exchanger()
+        key = exchanger.key
+        if key is None:
+            failed = self._exchange_token(exchanger, None, deadline, cancelled)
+            if failed is not None:
+                return failed
+            key = exchanger.key
+        elif call.method != "DELETE" and exchanger.is_due():
+            # The request goes on with its key meanwhile: no renewal waits for an exchange.
+            self._exchange_in_background(exchanger, key)
+        exchange = self._send(with_key(call, key), deadline, cancelled)
+        if not isinstance(exchange, Answer) or exchange.status != 401:
+            return exchange
+        # The key was revoked, its rules have changed, or it has ended.
+        failed = self._exchange_token(exchanger, key, deadline, cancelled)
+        return failed or self._send(with_key(call, exchanger.key), deadline, cancelled)
+
+    def _exchange_token(
+        self, exchanger: Exchanger, seen: Optional[str], deadline: float, cancelled: Optional[Cancel]
+    ) -> Optional[Exchange]:
+        """Exchanges the ID token for a key, unless another thread has done so since the caller has ``seen`` a key. Returns
+        ``None``, or the result of the request for which there is no key."""
+        while not exchanger.turn.acquire(timeout=max(min(LOOK_EVERY, deadline - now()), 0.0)):
+            if now() >= deadline:
+                return LATE
+            if cancelled is not None and cancelled.is_set():
+                return NotSent("it was cancelled")
+        try:
+            if exchanger.key != seen:
+                return None
+            attempt = exchanger.begin()
+            if isinstance(attempt, Answer):
+                return attempt
+            return exchanger.end(attempt, self._send(attempt.call, deadline, cancelled))
+        finally:
+            exchanger.turn.release()
+
+    def _exchange_in_background(self, exchanger: Exchanger, seen: str) -> None:
+        if exchanger.turn.locked():
+            return
+        arguments = (exchanger, seen, now() + self._connect_within, None)
+        try:
+            threading.Thread(target=self._exchange_token, args=arguments, name="latchgate-exchange", daemon=True).start()
+        except RuntimeError:
+            # No thread can be started. The next request tries again.
+            pass
+
+    def _send(self, call: Call, deadline: float, cancelled: Optional[Cancel]) -> Exchange:
         pool = self._pool()
         connection = pool.take()
         if connection is None:

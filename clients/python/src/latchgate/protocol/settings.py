@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import Optional
@@ -9,6 +10,8 @@ from urllib.parse import urlsplit
 
 from .. import version
 from ..durations import Duration, seconds
+from .id_token import Exchanger, IdToken
+from .process import OfProcess
 from .silence import Silence
 
 #: The longest wait of one request, in seconds: shorter than the time-outs of common proxies and load balancers, the
@@ -33,6 +36,9 @@ class Settings:
     request_wait: float = LONGEST_WAIT
     request_timeout: float = REQUEST_TIMEOUT
     deadline: float = DEADLINE
+    #: Has the key for which the client exchanges its ID token; ``None`` without an ID token. A forked child exchanges for
+    #: itself.
+    exchanger: Optional[OfProcess[Exchanger]] = field(default=None, repr=False, compare=False)
     #: What the client has seen of a gateway that does not answer.
     silence: Silence = field(init=False, repr=False, compare=False)
 
@@ -48,6 +54,8 @@ class Settings:
         request_wait: Optional[Duration],
         request_timeout: Optional[Duration],
         deadline: Optional[Duration],
+        id_token: Optional[IdToken] = None,
+        key_name: Optional[str] = None,
     ) -> Settings:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -56,6 +64,10 @@ class Settings:
             raise ValueError("the url of a gateway has no user, query or fragment; give the API key as key")
         if key is not None and not _VISIBLE.fullmatch(key):
             raise ValueError("the API key has characters that no key has")
+
+        # An API key counts before an ID token.
+        token = id_token if key is None else None
+        exchanger = None if token is None else OfProcess(functools.partial(Exchanger, token, key_name))
 
         def given(value: Optional[Duration], default: float, what: str) -> float:
             return default if value is None else seconds(value, what)
@@ -67,6 +79,7 @@ class Settings:
             request_wait=given(request_wait, LONGEST_WAIT, "request_wait"),
             request_timeout=given(request_timeout, REQUEST_TIMEOUT, "request_timeout"),
             deadline=given(deadline, DEADLINE, "deadline"),
+            exchanger=exchanger,
         )
 
     def headers(self) -> dict[str, str]:
