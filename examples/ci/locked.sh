@@ -41,7 +41,9 @@ fi
 command -v curl >/dev/null || { say "there is no curl"; exit 2; }
 url=${LATCHGATE_URL:-http://localhost:7420}
 locks=${url%/}/locks
-key=${LATCHGATE_KEY:-} id_token='' id_file=''
+# A variable of the job with the name of one that holds a secret here would be exported with it.
+unset key token id_token id_file refused_token config
+key=${LATCHGATE_KEY:-} id_token='' id_file='' config=''
 # The ID token of the job is not for curl and the command.
 if [ -z "$key" ]; then
     id_token=${LATCHGATE_ID_TOKEN:-}

@@ -165,8 +165,9 @@ impl GateInner {
     /// A permit to verify a token. Addresses with too many refusals share one.
     async fn permit(&self, from: Option<IpAddr>) -> Result<SemaphorePermit<'_>, ExchangeError> {
         if let Err(retry_after) = self.limiter.look(from, Instant::now()) {
-            let permit = self.suspects.try_acquire();
-            return permit.map_err(|_| Refusal::TooMany { retry_after }.into());
+            let permit = timeout(QUEUES_FOR, self.suspects.acquire()).await;
+            let permit = permit.ok().and_then(Result::ok);
+            return permit.ok_or(Refusal::TooMany { retry_after }.into());
         }
         let permit = timeout(QUEUES_FOR, self.verifications.acquire()).await;
         permit.ok().and_then(Result::ok).ok_or(ExchangeError::Busy)

@@ -202,15 +202,17 @@ fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let whole = bytes.trim_ascii();
     let secrets: Vec<_> = match std::str::from_utf8(whole) {
         Ok(text) if text.is_ascii() => {
-            let secrets = text.split("\n\n").map(str::trim_ascii);
-            secrets.map(|secret| secret.as_bytes().to_vec()).collect()
+            let lines: Vec<_> = text.split_inclusive('\n').collect();
+            let secrets = lines.split(|line| line.trim_ascii().is_empty());
+            let secrets = secrets.map(|lines| lines.concat().trim_ascii().as_bytes().to_vec());
+            secrets.filter(|secret| !secret.is_empty()).collect()
         }
         _ => vec![whole.to_vec()],
     };
     if secrets.len() > MAX_SECRETS {
         return Err("has more than two secrets, with empty lines between".to_owned());
     }
-    if secrets.iter().any(|secret| secret.len() < MIN_SECRET_BYTES) {
+    if secrets.is_empty() || secrets.iter().any(|secret| secret.len() < MIN_SECRET_BYTES) {
         return Err(format!(
             "has a secret of fewer than {MIN_SECRET_BYTES} bytes, which an attacker could guess; make one with: \
              openssl rand -hex 32"
@@ -322,6 +324,7 @@ mod tests {
                 "more than two",
             ),
             (&*format!("{secret}\n\nx"), "fewer than 32"),
+            (&*format!("{secret}\r\n \t\r\nx"), "fewer than 32"),
             ("", "fewer than 32"),
             (&format!("{}\n\n", &secret[1..]), "openssl rand"),
             (&"s".repeat(4_097), "longer than 4096"),

@@ -125,25 +125,26 @@ impl ClaimRules {
     ) -> bool {
         let names_tenant = |it: &Expected| subjects.iter().any(|begin| it.names_tenant(begin));
         self.pin_owner_by_id(tenant_claims)
-            || self.pins(DOMAIN, Expected::is_whole)
+            || tenant_claims.is_empty() && self.pins(DOMAIN, Expected::is_whole)
             || self.pins(SUBJECT, names_tenant)
     }
 
     /// Whether a claim is of one value by these rules, or names who runs a job, so that no job can choose it.
     pub(in crate::auth) fn trust(&self, claim: &str, tenant_claims: &[Box<str>]) -> bool {
         IDENTITIES.contains(&claim)
-            || TENANT_IDS.contains(&claim)
+            || tenant_claims.is_empty() && TENANT_IDS.contains(&claim)
             || tenant_claims.iter().any(|it| **it == *claim)
             || self.pins(claim, Expected::is_whole)
     }
 
     /// Whether the rules pin the tenant by an id. A name can be given up, and taken by somebody else.
     pub(in crate::auth) fn pin_owner_by_id(&self, tenant_claims: &[Box<str>]) -> bool {
-        let ids = TENANT_IDS
-            .into_iter()
-            .chain(tenant_claims.iter().map(|it| &**it));
-        ids.into_iter()
-            .any(|claim| self.pins(claim, Expected::is_whole))
+        let is_pin = |claim: &str| self.pins(claim, Expected::is_whole);
+        // Whoever lists the claims that tell tenants apart says that no other claim does.
+        match tenant_claims {
+            [] => TENANT_IDS.into_iter().any(is_pin),
+            listed => listed.iter().any(|claim| is_pin(claim)),
+        }
     }
 
     fn pins(&self, claim: &str, is_pin: impl Fn(&Expected) -> bool) -> bool {
@@ -369,12 +370,25 @@ mod tests {
     fn no_job_chooses_a_claim_that_is_trusted() {
         let rules = rules("environment = 'production'\nref = 'refs/heads/*'").unwrap();
         let trusted = |claim: &str| rules.trust(claim, &["account".into()]);
-        for claim in ["repository", "project_id", "environment", "account"] {
+        for claim in ["repository", "environment", "account"] {
             assert!(trusted(claim), "{claim}");
         }
-        for claim in ["workflow", "ref", "sub", "run_id"] {
+        for claim in ["workflow", "ref", "sub", "run_id", "project_id"] {
             assert!(!trusted(claim), "{claim}");
         }
+        assert!(rules.trust("project_id", &[]));
+    }
+
+    #[test]
+    fn where_an_operator_lists_what_tells_tenants_apart_nothing_else_does() {
+        let listed = ["account".into()];
+        for text in ["project_id = '20'", "hd = 'example.com'", "tid = 'x'"] {
+            let rules = rules(text).unwrap();
+            assert!(rules.pin_tenant(&[], &[]), "{text}");
+            assert!(!rules.pin_tenant(&[], &listed), "{text}");
+            assert!(!rules.pin_owner_by_id(&listed), "{text}");
+        }
+        assert!(rules("account = '7'").unwrap().pin_owner_by_id(&listed));
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub struct ExchangeRules {
 /// The longest value of metadata that is made of claims, in characters. A longer value is cut.
 const MAX_VALUE: usize = 256;
 const EMAIL: &str = "email";
-/// The claims that tell workloads apart although they have chosen one `sub`.
+/// The claims that tell workloads apart although they have chosen one `sub`. The first that a token has counts: of GitLab
+/// it is the project, and `pipeline_id` is another for each run.
 const WORKLOAD_IDS: [&str; 3] = ["repository_id", "project_id", "pipeline_id"];
 
 // === impl ExchangeRules ===
@@ -67,13 +68,13 @@ impl ExchangeRules {
             .render(&claims)
             .map_err(|reason| refuse(RefusalClass::NoKeyMatches, reason))?;
         let ids = WORKLOAD_IDS.into_iter();
-        let ids = ids.filter_map(|claim| Some((claim.to_owned(), claims.get(claim)?.clone())));
+        let mut ids = ids.filter_map(|claim| Some((claim.to_owned(), claims.get(claim)?.clone())));
         Ok(ExchangedContent {
             name: name.to_owned(),
             rules: self.hash.clone(),
             issuer: issuer.settings.url.to_string(),
             subject,
-            workload: Value::Object(ids.collect()).to_string(),
+            workload: Value::Object(ids.next().into_iter().collect()).to_string(),
             at_ms: milliseconds(now),
             until_ms: milliseconds(now + self.session),
             rendered,

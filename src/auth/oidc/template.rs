@@ -101,6 +101,9 @@ impl Template {
         let is_link = self.text.starts_with(LINK);
         self.fill(|claim| {
             let value = scalar(claims, claim)?;
+            if is_link && [".", ".."].contains(&&*value) {
+                return Err(format!("the claim {claim} is no part of a link"));
+            }
             Ok(if is_link {
                 let is_path = value
                     .split('/')

@@ -244,7 +244,10 @@ fn a_secret_that_could_be_guessed_or_is_not_there_stops_the_start() {
     let short = directory.path().join("short");
     fs::write(&short, "hunter2hunter2hunter2hunter2\n\n\n\n\n\n\n").unwrap();
     for (path, part) in [
-        (short.to_str().unwrap(), "has fewer than 32 bytes"),
+        (
+            short.to_str().unwrap(),
+            "has a secret of fewer than 32 bytes",
+        ),
         ("/none", "/none cannot be read"),
     ] {
         for command in [
