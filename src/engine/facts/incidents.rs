@@ -36,8 +36,9 @@ impl Incidents {
         let incident = match fact {
             // A resting lock has no holder, so ending its rest takes nothing away.
             Fact::Broken(Some(lease), ..) if lease.is_resting => None,
-            Fact::Broken(..) | Fact::StaleWriteRefused(..) => Event::from_fact(name, fact, now()),
-            Fact::StreamLost(
+            Fact::Broken(..)
+            | Fact::StaleWriteRefused(..)
+            | Fact::StreamLost(
                 ..,
                 LossReason::Expired
                 | LossReason::HoldLimit
