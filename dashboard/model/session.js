@@ -8,7 +8,8 @@ import { hearTabs, tellTabs } from "./tabs.js";
 
 /**
  * `{state}`: `unknown` before the first answer, `failed` with a `problem`, `out` with a `why`, or `in`
- * with what the gateway says: `authentication` (whether there are keys at all), `name`, `permissions`.
+ * with what the gateway says: `authentication` (whether there are keys at all), `name`, `caller` (of whom there is one
+ * alone), `permissions`. `out` and `in` have `sign_in`: where people sign in, if not with a key; or null.
  */
 export const session = signal({ state: "unknown" });
 
@@ -61,11 +62,13 @@ export async function signIn(key) {
   tellTabs("in");
 }
 
-/** Ends the session. */
+/** Ends the session, and that at the issuer. */
 export async function signOut() {
+  const { sign_out: there } = session.value;
   await ask("session", { method: "DELETE" });
   leave();
   tellTabs("out");
+  if (there) location.assign(there);
 }
 
 /** Asks what the key may do by now, if it is time to. `told`: changes are told by themselves. Called once a second. */
@@ -159,13 +162,15 @@ function enter(said, sentAt, why) {
   clearTimeout(ending);
   if (said.authentication && !said.signed_in) {
     // Who was signed out before knows why.
-    if (session.value.state !== "out") leave(why);
+    if (session.value.state !== "out") leave(why, said.sign_in);
     return;
   }
-  const { state, name } = session.value;
+  const { state, caller } = session.value;
+  // A gateway of an earlier version does not say who else may have the name.
+  said.caller ??= said.name;
   // Another tab has signed in with another key: what was seen with the first one is not for the second.
-  if (state === "in" && name !== said.name) session.value = { state: "out" };
-  sendAs(said.name);
+  if (state === "in" && caller !== said.caller) session.value = { state: "out" };
+  sendAs(said.caller);
   const left = said.expires_in_ms;
   // Asks again when the session should be over; a timer holds 24 days at most.
   if (left !== null) ending = setTimeout(ended, Math.min(left + 500, 2 ** 31 - 1));
@@ -173,10 +178,10 @@ function enter(said, sentAt, why) {
 }
 
 /** Nobody is signed in any more. Answers that are under way say nothing of that. */
-function leave(why) {
+function leave(why, issuer = session.value.sign_in) {
   asked += 1;
   clearTimeout(ending);
-  session.value = { state: "out", why };
+  session.value = { state: "out", why, sign_in: issuer };
   sendAs(null);
 }
 

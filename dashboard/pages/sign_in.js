@@ -1,4 +1,4 @@
-// Sign in with an API key.
+// Sign in with an API key, or at an issuer.
 
 import { html, useLayoutEffect, useRef, useSignal } from "../view.js";
 import { session, signIn } from "../model/session.js";
@@ -25,7 +25,10 @@ export function SignIn() {
   const shown = useSignal(false);
   const busy = useSignal(false);
   const trouble = useSignal(null);
-  useLayoutEffect(() => field.current.focus(), []);
+  const issuer = session.value.sign_in;
+  const form = issuer?.key_form ?? true;
+  const leave = () => location.assign(`../sign-in?return=${encodeURIComponent(location.pathname + location.search)}`);
+  useLayoutEffect(() => field.current?.focus(), []);
   const send = async (event) => {
     event.preventDefault();
     const key = field.current.value.trim();
@@ -46,31 +49,37 @@ export function SignIn() {
       <div class="brand"><${Logo} /><span>Latchgate</span><${Theme} /></div>
       <h1 id="sign-in-title">Sign in</h1>
       ${session.value.why && html`<p class="why" role="status"><${Icon} name="warning" />${session.value.why}</p>`}
-      <label for="key">API key</label>
-      <div class="field">
-        <input
-          id="key"
-          ref=${field}
-          type=${shown.value ? "text" : "password"}
-          autocomplete="current-password"
-          autocapitalize="off"
-          spellcheck=${false}
-          required
-          placeholder="lgk_…"
-          aria-describedby="key-odd"
-          onInput=${(event) => (odd.value = oddity(event.target.value.trim()))}
-        />
-        <button type="button" class="quiet" aria-pressed=${shown.value} onClick=${() => (shown.value = !shown.value)}>
-          ${shown.value ? "Hide" : "Show"}
-        </button>
-      </div>
-      <p class="hint" id="key-odd">${odd.value}</p>
-      <${Trouble} problem=${trouble.value} />
-      <button type="submit" class="main" disabled=${busy.value}>${busy.value ? "Signing in…" : "Sign in"}</button>
-      <p class="hint">
-        <code>latchgate key new</code> makes keys. The page does not keep the key: the page gets a
-        session, which ends when you sign out, after its time, or with the key.
-      </p>
+      ${issuer && html`<button type="button" class="main" onClick=${leave}>Sign in with ${issuer.issuer}</button>`}
+      ${
+        form &&
+        html`
+        <label for="key">API key</label>
+        <div class="field">
+          <input
+            id="key"
+            ref=${field}
+            type=${shown.value ? "text" : "password"}
+            autocomplete="current-password"
+            autocapitalize="off"
+            spellcheck=${false}
+            required
+            placeholder="lgk_…"
+            aria-describedby="key-odd"
+            onInput=${(event) => (odd.value = oddity(event.target.value.trim()))}
+          />
+          <button type="button" class="quiet" aria-pressed=${shown.value} onClick=${() => (shown.value = !shown.value)}>
+            ${shown.value ? "Hide" : "Show"}
+          </button>
+        </div>
+        <p class="hint" id="key-odd">${odd.value}</p>
+        <${Trouble} problem=${trouble.value} />
+        <button type="submit" class=${issuer ? "" : "main"} disabled=${busy.value}>${busy.value ? "Signing in…" : "Sign in"}</button>
+        <p class="hint">
+          <code>latchgate key new</code> makes keys. The page does not keep the key: the page gets a
+          session, which ends when you sign out, after its time, or with the key.
+        </p>
+        `
+      }
     </form>
   </main>`;
 }

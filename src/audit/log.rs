@@ -115,9 +115,15 @@ impl Audit {
         self.record("stop", |entry| entry.set("reason", bounded(reason)));
     }
 
-    /// Records that a caller signed in with an API key and got a session.
-    pub fn signed_in(&self, requester: &Requester<'_>) {
-        self.record("sign-in", |entry| entry.set_requester(requester));
+    /// Records that a caller signed in and got a session: with an API key, or as the subject that an issuer has named.
+    pub fn signed_in(&self, requester: &Requester<'_>, proven: Option<(&str, &str)>) {
+        self.record("sign-in", |entry| {
+            entry.set_requester(requester);
+            if let Some((issuer, subject)) = proven {
+                entry.set("issuer", bounded(issuer));
+                entry.set("subject", bounded(subject));
+            }
+        });
     }
 
     /// Records that a caller exchanged an ID token for a key. Limited like [`Audit::refused`], because a caller can repeat it

@@ -14,7 +14,7 @@ use tokio::{
 use crate::lifecycle::Lifecycle;
 
 use super::{
-    Access, ExchangeRules, Gate, KeyEntry, KeyRing, Refusal,
+    Access, ExchangeRules, Gate, KeyEntry, KeyRing, Refusal, SignIn,
     gate::GateInner,
     oidc::{
         ExchangedKey, FETCH_LIMIT, IdToken, Issuer, RefusalClass, TokenRefusal, VerifiedToken,
@@ -110,8 +110,15 @@ impl GateInner {
         let issuer =
             issuer.ok_or_else(|| no_key(format!("no issuer has the url {}", shown(url))))?;
         let now = self.clock.wall();
-        let verified = self.verify(&token, issuer, from, now).await?;
-        let (key, rules) = matching(&ring, issuer, &verified, wants, now)?;
+        let audience = &issuer.settings.audience;
+        let verified = self.verify(&token, issuer, audience, from, now).await?;
+        let is_for_people = |it: &Arc<SignIn>| {
+            it.issuer == issuer.settings.name && verified.has_audience(&it.client_id)
+        };
+        if ring.sign_in().is_some_and(is_for_people) {
+            return Err(no_key("it is for people, who sign in to the page".to_owned()).into());
+        }
+        let (key, rules) = matching(&ring, issuer, audience, &verified, wants, now)?;
         let content = rules.exchange(&key.name, issuer, verified, now)?;
         let sealed = ExchangedKey::seal(&content, &self.seal.load().exchanged);
         let sealed = sealed.ok_or_else(|| {
@@ -124,11 +131,12 @@ impl GateInner {
         Ok((access, sealed))
     }
 
-    /// Verifies a token with the keys of its issuer, and waits for keys if they may be new.
-    async fn verify(
+    /// Verifies a token for this audience with the keys of its issuer, and waits for keys if they may be new.
+    pub(super) async fn verify(
         &self,
         token: &IdToken<'_>,
         issuer: &Issuer,
+        audience: &str,
         from: Option<IpAddr>,
         now: SystemTime,
     ) -> Result<VerifiedToken, ExchangeError> {
@@ -138,7 +146,7 @@ impl GateInner {
             let keys = issuer.keys();
             if let Some(keys) = &keys {
                 let _permit = self.permit(from).await?;
-                let verified = token.verify(keys, &settings.url, &settings.audience, now)?;
+                let verified = token.verify(keys, &settings.url, audience, now)?;
                 if let Some(verified) = verified {
                     return Ok(verified);
                 }
@@ -174,17 +182,18 @@ impl GateInner {
     }
 }
 
-/// The API key that a token is for. A key that has expired, or was revoked since the token was issued, is for none.
-fn matching<'a>(
+/// The API key for this audience that a token is for. A key that has expired, or was revoked since the token was issued, is for none.
+pub(super) fn matching<'a>(
     ring: &'a KeyRing,
     issuer: &Issuer,
+    audience: &str,
     token: &VerifiedToken,
     wants: Option<&str>,
     now: SystemTime,
 ) -> Result<(&'a KeyEntry, &'a ExchangeRules), TokenRefusal> {
     let mut wrong = Vec::new();
     for (key, rules) in ring.exchanging(&issuer.settings.name) {
-        if wants.is_some_and(|name| *name != *key.name) {
+        if wants.is_some_and(|name| *name != *key.name) || *rules.audience != *audience {
             continue;
         }
         match rules.check(&token.claims) {

@@ -44,12 +44,23 @@ impl ExchangedCaller {
             ..
         } = &content;
         let id = CallerId::of_subject(name, issuer, subject, workload);
+        let (mut label, mut mark) = (
+            id.label().unwrap_or_default(),
+            id.mark().unwrap_or_default(),
+        );
+        if let Some(person) = &content.person {
+            // The hash in the mark tells two people apart that are shown the same.
+            let hash = mark.strip_prefix(&*label).unwrap_or_default();
+            let shown = format!("{person} ({name})");
+            mark = format!("{shown}{hash}").into();
+            label = shown.into();
+        }
         Self {
             until: content
                 .until()
                 .min(content.at() + session.unwrap_or_default()),
-            label: id.label().unwrap_or_default(),
-            mark: id.mark().unwrap_or_default(),
+            label,
+            mark,
             id,
             entry: Mutex::new((Arc::downgrade(ring), Some(Arc::clone(key)))),
             content,

@@ -42,7 +42,7 @@ pub(super) struct GateInner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) limiter: AddressLimiter,
     pub(super) seal: ArcSwap<SessionSeal>,
-    session_ttl: Duration,
+    pub(super) session_ttl: Duration,
     /// How much of its limits each API key has used, by the name of the key; and each caller, by its mark, of the limits for
     /// each caller.
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
@@ -112,8 +112,14 @@ impl Gate {
         let Some(guarded) = &self.0 else {
             return Ok(Access::ANYBODY);
         };
-        let session = guarded.seal.load().open(sealed);
-        let session = session.ok_or_else(|| guarded.count(Refusal::NoSession, from))?;
+        let seal = guarded.seal.load();
+        let Some(session) = seal.open(sealed) else {
+            let person = seal.open_person(sealed);
+            let person = person.ok_or_else(|| guarded.count(Refusal::NoSession, from))?;
+            let admitted = guarded.admit_exchanged(person).ok();
+            let admitted = admitted.filter(|access| !access.has_ended());
+            return admitted.ok_or(Refusal::NoSession);
+        };
         let ring = Arc::clone(&guarded.ring.borrow());
         match ring.with_secret(session.secret) {
             Some(key) if guarded.left(session.until).is_some() && !guarded.is_expired(key) => {
@@ -300,7 +306,9 @@ impl GateInner {
             .filter(|key| !self.is_expired(key));
         let key = key.ok_or(Refusal::ExchangeOver)?;
         let caller = ExchangedCaller::new(content, &key, &ring);
-        Ok(self.access(&key, Admitted::Exchanged(Arc::new(caller)), None))
+        let session_until = caller.content.person.is_some().then_some(caller.until);
+        let admitted = Admitted::Exchanged(Arc::new(caller));
+        Ok(self.access(&key, admitted, session_until))
     }
 
     fn access(
@@ -591,12 +599,14 @@ impl Authenticated {
         }
     }
 
-    /// The time left of the session or the exchanged key, if the caller has one; zero once it is over. Whoever `keeps` a
-    /// lease has an exchanged key for longer.
+    /// The time left of the session or the exchanged key, if the caller has one; zero once it is over. A program that
+    /// `keeps` a lease has an exchanged key for longer. A person has not, and can sign in again.
     fn session_left(&self) -> Option<Duration> {
         let until = match self.exchanged() {
             None => self.session_until?,
-            Some(exchanged) if self.keeps => exchanged.content.renews_until(),
+            Some(exchanged) if self.keeps && self.session_until.is_none() => {
+                exchanged.content.renews_until()
+            }
             Some(exchanged) => exchanged.until,
         };
         Some(self.gate.left(until).unwrap_or_default())

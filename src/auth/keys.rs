@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::SystemTime};
 use crate::{audit::ReloadedKeys, lock::Ttl};
 
 use super::{
-    ApiKey, ApiKeyHash, ApiKeyId, Permissions, Prefixes,
+    ApiKey, ApiKeyHash, ApiKeyId, Permissions, Prefixes, SignIn,
     oidc::{ExchangeRules, ExchangedContent, Issuer, Rendered},
 };
 
@@ -114,6 +114,7 @@ pub struct KeyRing {
     by_id: HashMap<ApiKeyId, (ApiKeyHash, Arc<KeyEntry>)>,
     by_name: HashMap<Arc<str>, Arc<KeyEntry>>,
     issuers: Vec<Arc<Issuer>>,
+    sign_in: Option<Arc<SignIn>>,
 }
 
 /// How many added, removed or changed keys an audit entry names at most, so that its line stays readable.
@@ -139,13 +140,32 @@ impl KeyRing {
             keys,
             by_id,
             issuers: Vec::new(),
+            sign_in: None,
         }
     }
 
-    /// Adds the issuers of the keys.
+    /// Adds the issuers of the keys, and how people sign in.
     #[must_use]
-    pub(super) fn with_issuers(self, issuers: Vec<Arc<Issuer>>) -> Self {
-        Self { issuers, ..self }
+    pub(super) fn with_issuers(
+        self,
+        issuers: Vec<Arc<Issuer>>,
+        sign_in: Option<Arc<SignIn>>,
+    ) -> Self {
+        Self {
+            issuers,
+            sign_in,
+            ..self
+        }
+    }
+
+    /// How people sign in at an issuer, if they can.
+    pub fn sign_in(&self) -> Option<&Arc<SignIn>> {
+        self.sign_in.as_ref()
+    }
+
+    /// The issuer of this name.
+    pub(super) fn issuer(&self, name: &str) -> Option<&Arc<Issuer>> {
+        self.issuers.iter().find(|it| *it.settings.name == *name)
     }
 
     /// The issuers whose ID tokens are exchanged.

@@ -18,11 +18,11 @@ use crate::{
 
 use super::{
     ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, Permission, Permissions,
-    PrefixError, Prefixes, Rate, may_hold_secret,
+    PrefixError, Prefixes, Rate, SignIn, may_hold_secret,
     oidc::{Issuer, Template},
 };
 
-/// A TOML file of `[[key]]` and `[[issuer]]` tables. The file holds hashes only, so it is no secret; but a user who can
+/// A TOML file of `[[key]]` and `[[issuer]]` tables, and of `[sign_in]`. The file holds hashes only, so it is no secret; but a user who can
 /// write it can do everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeysFile {
@@ -36,11 +36,11 @@ pub struct KeysFile {
 #[error("{0}")]
 pub struct KeysFileError(String);
 
-/// One `[[key]]` or `[[issuer]]` table of a keys file while it is read. A field that no code reads is unknown, and
+/// One `[[key]]`, `[[issuer]]` or `[sign_in]` table of a keys file while it is read. A field that no code reads is unknown, and
 /// refused.
 struct Table<'a> {
     file: &'a Path,
-    /// `key` or `issuer`.
+    /// `key`, `issuer` or `sign_in`.
     kind: &'static str,
     /// The number of the table in the file, counted from 1.
     number: usize,
@@ -56,8 +56,10 @@ const MAX_NAME: usize = 64;
 const MAX_SECRETS: usize = 2;
 /// The largest value of a limit: a larger number is a typing mistake.
 const MAX_LIMIT_VALUE: u64 = 1_000_000;
-/// The two kinds of tables.
+/// The two kinds of tables of which there may be several.
 const KINDS: [&str; 2] = ["issuer", "key"];
+/// The table for people.
+const SIGN_IN: &str = "sign_in";
 /// The names of the limits of a key.
 const LIMITS: [&str; 5] = [
     "requests_per_second",
@@ -106,11 +108,14 @@ impl KeysFile {
         &self.path
     }
 
-    /// Reads all keys from the file, and the pinned keys of issuers from theirs.
+    /// Reads all keys from the file, and the pinned keys of issuers and the secret for people from theirs.
     pub fn read(&self) -> Result<KeyRing, KeysFileError> {
         let ring = self.look()?;
         for issuer in ring.issuers() {
             issuer.read_pinned().map_err(KeysFileError)?;
+        }
+        if let Some(sign_in) = ring.sign_in() {
+            sign_in.read_secret().map_err(KeysFileError)?;
         }
         Ok(ring)
     }
@@ -128,7 +133,7 @@ impl KeysFile {
 
     /// Reads all keys from a text, as if the text were in the file. Reads no other file.
     pub fn parse(&self, text: &str) -> Result<KeyRing, KeysFileError> {
-        let mut tables: [Vec<Vec<TomlEntry>>; 2] = Default::default();
+        let mut tables: [Vec<Vec<TomlEntry>>; 3] = Default::default();
         let found =
             entries(&self.path, text, &TABLES).map_err(|error| KeysFileError(error.to_string()))?;
         for mut found in found {
@@ -139,8 +144,12 @@ impl KeysFile {
             let numbered = found.path.split_once('[').and_then(|(kind, rest)| {
                 let kind = KINDS.iter().position(|it| *it == kind)?;
                 let (number, field) = rest.split_once(']')?;
-                Some((&mut tables[kind], number, field))
+                Some((kind, number, field))
             });
+            let field = found.path.strip_prefix(SIGN_IN);
+            let field = field.filter(|field| field.starts_with('.'));
+            let numbered = numbered.or(field.map(|field| (KINDS.len(), "0", field)));
+            let numbered = numbered.map(|(kind, number, field)| (&mut tables[kind], number, field));
             let table = numbered.and_then(|(tables, number, field)| {
                 if number.parse() == Ok(tables.len()) {
                     tables.push(Vec::new());
@@ -153,13 +162,14 @@ impl KeysFile {
                     found.line,
                     "this entry".to_owned(),
                     "no key".to_owned(),
-                    "[[key]], a table for each key, and [[issuer]], a table for each issuer of ID tokens",
+                    "[[key]], a table for each key, [[issuer]], a table for each issuer of ID tokens, and [sign_in], a \
+                     table for people",
                 ));
             };
             found.path = field;
             table.push(found);
         }
-        let [issuer_tables, key_tables] = &tables;
+        let [issuer_tables, key_tables, people] = &tables;
         let table = |kind, at, fields| Table {
             file: &self.path,
             kind,
@@ -181,10 +191,19 @@ impl KeysFile {
                  that each of them accepts the keys that another has exchanged"
             )));
         }
+        let sign_in = match people.first() {
+            Some(fields) => {
+                let mut table = table(SIGN_IN, 0, fields);
+                let sign_in = table.sign_in(&issuers)?;
+                table.finish()?;
+                Some(sign_in)
+            }
+            None => None,
+        };
         let mut keys = Vec::new();
         for (at, fields) in key_tables.iter().enumerate() {
             let mut table = table(KINDS[1], at, fields);
-            let entry = table.entry(&issuers)?;
+            let entry = table.entry(&issuers, sign_in.as_ref())?;
             table.check_unique(&entry, &keys)?;
             table.finish()?;
             keys.push(entry);
@@ -197,14 +216,18 @@ impl KeysFile {
             )));
         }
         let issuers = issuers.into_iter().map(Arc::new).collect();
-        Ok(KeyRing::new(keys).with_issuers(issuers))
+        Ok(KeyRing::new(keys).with_issuers(issuers, sign_in.map(Arc::new)))
     }
 }
 
 // === impl Table ===
 
 impl<'a> Table<'a> {
-    fn entry(&mut self, issuers: &[Issuer]) -> Result<KeyEntry, KeysFileError> {
+    fn entry(
+        &mut self,
+        issuers: &[Issuer],
+        sign_in: Option<&SignIn>,
+    ) -> Result<KeyEntry, KeysFileError> {
         const SECRETS: &str =
             "a list of one or two texts ID:sha256:HASH, as `latchgate key new` prints them";
         let name = self.name()?;
@@ -225,7 +248,7 @@ impl<'a> Table<'a> {
         let (mut per_caller, mut exchange) = (KeyLimits::default(), None);
         if has_issuer {
             per_caller = self.limits(PER_CALLER)?;
-            exchange = Some(Arc::new(self.exchange(names, issuers)?));
+            exchange = Some(Arc::new(self.exchange(names, issuers, sign_in)?));
         }
         let ttl = self.number("max_ttl_ms", Ttl::MIN.as_millis(), Ttl::MAX.as_millis())?;
         Ok(KeyEntry {
@@ -396,6 +419,7 @@ impl<'a> Table<'a> {
             Some(name) if !may_hold_secret(name) => {
                 format!("{field} of the {} {name:?}", self.kind)
             }
+            _ if self.kind == SIGN_IN => format!("{field} of [{SIGN_IN}]"),
             _ => format!("{field} of [[{}]] number {}", self.kind, self.number),
         }
     }
@@ -451,5 +475,6 @@ fn displayed(field: &str, value: &Value) -> String {
 }
 
 mod issuers;
+mod people;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 //! Authentication and permissions: API keys, what each key permits, and how much of it. Programs can exchange an ID token
-//! for a key (`oidc/`).
+//! for a key, and people can sign in to the page, by OpenID Connect (`oidc/`, `sign_in/`).
 
 mod address_limiter;
 mod api_key;
@@ -16,6 +16,7 @@ mod refusal;
 mod seal;
 mod secret_texts;
 mod session;
+mod sign_in;
 
 pub use address_limiter::{LimitSlot, RateReading};
 pub use api_key::{ApiKey, ApiKeyError, ApiKeyHash, ApiKeyId};
@@ -35,3 +36,4 @@ pub use permission::{Permission, PermissionRow, Permissions, PrefixError, Prefix
 pub use refusal::{Excess, Refusal};
 pub use secret_texts::may_hold_secret;
 pub use session::{SealedSession, SessionSeal, SessionSecretError};
+pub use sign_in::{ATTEMPT_LIVES, SignIn, SignInAnswer, SignInBegin, SignInError};

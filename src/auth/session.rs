@@ -23,7 +23,12 @@ use crate::{
     config::AuthConfig,
 };
 
-use super::{ApiKey, ApiKeyId, api_key::random, oidc::PURPOSE as EXCHANGED, seal::Seal};
+use super::{
+    ApiKey, ApiKeyId,
+    api_key::random,
+    oidc::{ExchangedContent, PURPOSE as EXCHANGED},
+    seal::Seal,
+};
 
 /// A caller that has sent an API key, and need not send it again until the session ends.
 ///
@@ -63,16 +68,24 @@ impl fmt::Debug for SealedSession {
 //
 // Seals sessions and exchanged keys, so that no client can make, change or read one.
 
-/// Seals and opens sessions and exchanged keys, including those of another gateway that has the same secret. Neither
-/// opens in the place of the other.
-#[derive(Debug)]
+/// Seals and opens sessions, exchanged keys and attempts to sign in, including those of another gateway that has the same
+/// secret. None of them opens in the place of another.
+#[derive(Debug, Clone)]
 pub struct SessionSeal {
     sessions: Arc<Seal>,
+    /// Sessions of people that have signed in at an issuer.
+    people: Arc<Seal>,
+    /// Attempts of people to sign in at an issuer.
+    pub(super) attempts: Arc<Seal>,
     pub(super) exchanged: Arc<Seal>,
 }
 
 /// The purpose and format of a sealed session, bound into the seal.
 const SESSION: &[u8] = b"latchgate session v1";
+/// The purpose and format of the sealed session of a person.
+const PERSON: &[u8] = b"latchgate session of a person v1";
+/// The purpose and format of a sealed attempt to sign in.
+const ATTEMPT: &[u8] = b"latchgate attempt to sign in v1";
 
 // === impl SessionSeal ===
 
@@ -86,6 +99,8 @@ impl SessionSeal {
     pub(super) fn from_secrets(secrets: &[Vec<u8>]) -> Self {
         Self {
             sessions: Arc::new(Seal::new(SESSION, secrets)),
+            people: Arc::new(Seal::new(PERSON, secrets)),
+            attempts: Arc::new(Seal::new(ATTEMPT, secrets)),
             exchanged: Arc::new(Seal::new(EXCHANGED, secrets)),
         }
     }
@@ -95,6 +110,17 @@ impl SessionSeal {
         content.extend_from_slice(&milliseconds(session.until).to_be_bytes());
         let content = self.sessions.seal(content);
         SealedSession(format!("{}{content}", SealedSession::PREFIX).into())
+    }
+
+    /// Seals the session of a person; `None` if it is too long for a cookie.
+    pub(super) fn seal_person(&self, person: &ExchangedContent) -> Option<SealedSession> {
+        let sealed = person.seal(SealedSession::PREFIX, &self.people)?;
+        Some(SealedSession(sealed.into()))
+    }
+
+    /// Opens the session of a person, whether or not it has ended.
+    pub(super) fn open_person(&self, sealed: &str) -> Option<ExchangedContent> {
+        ExchangedContent::open(SealedSession::PREFIX, sealed, &self.people)
     }
 
     /// Opens a session that was sealed with one of the secrets, whether or not it has expired.
@@ -155,8 +181,8 @@ impl SessionSeal {
         let path = directory.join(EXCHANGE_SECRET);
         let secret = own_secret(&path).map_err(|reason| SessionSecretError { path, reason })?;
         Ok(Self {
-            sessions: Arc::clone(&self.sessions),
             exchanged: Arc::new(Seal::new(EXCHANGED, &[secret])),
+            ..self.clone()
         })
     }
 
@@ -264,7 +290,7 @@ mod tests {
         );
         assert_eq!(
             format!("{one:?} {seal:?}"),
-            "SealedSession(..) SessionSeal { sessions: Seal(..), exchanged: Seal(..) }"
+            "SealedSession(..) SessionSeal { sessions: Seal(..), people: Seal(..), attempts: Seal(..), exchanged: Seal(..) }"
         );
     }
 

@@ -15,6 +15,7 @@ mod routes;
 mod serve;
 mod session;
 mod session_token;
+mod sign_in;
 mod state;
 mod tls;
 

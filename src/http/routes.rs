@@ -17,7 +17,7 @@ use super::{
     openapi::{document, rendered},
     ops, pages,
     problem::{self, ProblemCode as Code},
-    session, session_token,
+    session, session_token, sign_in,
     state::{AppState, BasePath},
 };
 
@@ -164,6 +164,8 @@ fn operations() -> Vec<Operation> {
             &[&[Code::Unauthorized, Code::IssuerUnavailable], TOKEN, BODY],
         )
         .optional_body(),
+        row(sign_in::__path_begin, sign_in::begin, &[]),
+        row(sign_in::__path_finish, sign_in::finish, &[]),
         row(ops::__path_healthz, ops::healthz, &[]).class(Probes),
         row(ops::__path_readyz, ops::readyz, &[]).class(Probes),
         row(ops::__path_metrics, ops::metrics, &[KEY]).class(Scrapes),

@@ -1,7 +1,7 @@
 //! `GET`, `POST` and `DELETE /session`: says what a caller may do, and signs pages in and out. A page sends
 //! an API key once, and the browser keeps the session in a cookie that no script can read.
 
-use std::{borrow::Cow, sync::Arc, time::SystemTime};
+use std::{borrow::Cow, sync::Arc};
 
 use axum::{
     extract::State,
@@ -18,7 +18,7 @@ use utoipa::{
 };
 
 use crate::{
-    auth::{Access, Permission, Permissions, Refusal},
+    auth::{Access, Permission, Permissions, Refusal, SignIn},
     clock::rfc3339,
     lock::Ttl,
 };
@@ -54,10 +54,7 @@ pub(in crate::http) async fn show(
     _: AcceptsJson,
     _: NoQuery,
 ) -> Result<JsonResponse<SessionBody>, Problem> {
-    Ok(JsonResponse(match &caller.0 {
-        Some(access) => SessionBody::for_caller(access, gateway.clock.wall()),
-        None => SessionBody::of_nobody(),
-    }))
+    Ok(JsonResponse(SessionBody::new(&gateway, caller.0.as_ref())))
 }
 
 /// Detail of the problem of a text that is no API key.
@@ -116,16 +113,17 @@ pub(in crate::http) async fn sign_in(
     context.set_caller(&access);
     access.count_request()?;
     let Some((access, session)) = gateway.gate.begin_session(access) else {
-        return Ok(JsonResponse(SessionBody::of_anybody()).into_response());
+        let body = SessionBody::new(&gateway, Some(&Access::ANYBODY));
+        return Ok(JsonResponse(body).into_response());
     };
     gateway
         .audit
-        .signed_in(&provenance.requester(access.name()));
+        .signed_in(&provenance.requester(access.name()), None);
     // The gateway keeps nothing of the session, so a caller that has hung up has none.
     let ttl = gateway.config.auth.session_ttl_ms.duration();
     let cookies = jar.keep(&session, ttl).into_iter();
     let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
-    let body = SessionBody::for_caller(&access, gateway.clock.wall());
+    let body = SessionBody::new(&gateway, Some(&access));
     Ok((AppendHeaders(cookies), JsonResponse(body)).into_response())
 }
 
@@ -170,20 +168,26 @@ pub(in crate::http) async fn sign_out(
     "authentication": true,
     "signed_in": true,
     "name": "ops",
+    "caller": "ops",
     "permissions": {"acquire": ["deploy:"], "view": ["*"], "break": ["deploy:"], "reserve": [],
         "check": [], "metrics": true},
     "max_ttl_ms": null,
     "expires_in_ms": 43_200_000,
     "expires_at": "2026-11-21T20:00:00.000Z",
+    "sign_in": {"issuer": "entra", "key_form": true},
+    "sign_out": null,
 }))]
 pub(in crate::http) struct SessionBody {
     /// Whether the gateway has API keys. If it has none, every caller may do everything.
     authentication: bool,
     /// Whether the caller is known: by a session, or by an API key in the request.
     signed_in: bool,
-    /// The name of the API key; null if the caller is not known.
+    /// The name of the API key, with the person or program that an issuer has named; null if the caller is not known.
     #[schema(required = true)]
     name: Option<String>,
+    /// The caller, for the header `Signed-In-As`: no other caller has the same. Null if the caller is not known.
+    #[schema(required = true)]
+    caller: Option<String>,
     /// What the caller may do now.
     permissions: PermissionsBody,
     /// The longest TTL that the key may ask for; null if the key has no limit of its own.
@@ -195,6 +199,22 @@ pub(in crate::http) struct SessionBody {
     /// When the session or the key ends, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
+    /// How people sign in at an issuer (`GET /sign-in`); null if they cannot.
+    #[schema(required = true)]
+    sign_in: Option<IssuerBody>,
+    /// The address at which the person signs out at the issuer, too; null for other callers, and if there is none.
+    #[schema(required = true)]
+    sign_out: Option<String>,
+}
+
+/// The issuer at which people sign in.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SignInIssuer)]
+struct IssuerBody {
+    /// The name of the issuer.
+    issuer: String,
+    /// Whether the page offers to sign in with an API key, too.
+    key_form: bool,
 }
 
 /// What a caller may do.
@@ -204,37 +224,45 @@ struct PermissionsBody(Permissions);
 // === impl SessionBody ===
 
 impl SessionBody {
-    /// Body for every caller of a gateway without API keys.
-    pub(super) fn of_anybody() -> Self {
-        Self {
-            permissions: PermissionsBody(Permissions::all()),
-            ..Self::default()
-        }
-    }
-
-    /// Body for an unknown caller.
-    pub(super) fn of_nobody() -> Self {
-        Self {
-            authentication: true,
-            ..Self::default()
-        }
-    }
-
-    /// Body for an admitted caller. `now` is the wall time of the gateway.
-    pub(super) fn for_caller(access: &Access, now: SystemTime) -> Self {
+    /// Body for a caller, or for an unknown one.
+    fn new(gateway: &AppState, access: Option<&Access>) -> Self {
+        let now = gateway.clock.wall();
+        let Some(access) = access else {
+            return Self {
+                authentication: true,
+                sign_in: gateway.gate.sign_in().map(|it| IssuerBody::new(&it)),
+                ..Self::default()
+            };
+        };
         let Some(key) = access.key() else {
-            return Self::of_anybody();
+            return Self {
+                permissions: PermissionsBody(Permissions::all()),
+                ..Self::default()
+            };
         };
         let ends_at = access.ends_at();
         let left = ends_at.map(|end| end.duration_since(now).unwrap_or_default());
         Self {
-            authentication: true,
             signed_in: true,
             name: access.name().map(ToString::to_string),
+            caller: access.mark().map(ToString::to_string),
             permissions: PermissionsBody(key.permissions.clone()),
             max_ttl_ms: access.max_ttl().map(Ttl::as_millis),
             expires_in_ms: left.map(millis),
             expires_at: ends_at.map(|end| rfc3339(Some(end)).to_string()),
+            sign_out: gateway.gate.sign_out_address(access),
+            ..Self::new(gateway, None)
+        }
+    }
+}
+
+// === impl IssuerBody ===
+
+impl IssuerBody {
+    fn new(sign_in: &SignIn) -> Self {
+        Self {
+            issuer: sign_in.issuer.to_string(),
+            key_form: sign_in.has_key_form,
         }
     }
 }

@@ -81,7 +81,7 @@ class BrowserCase(unittest.TestCase):
 
     def sign_in(self, page, key):
         page.get_by_label("API key").fill(self.gateway.keys[key])
-        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
 
     def try_it(self, page):

@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use toml::Value;
 
 use crate::auth::{
-    Permission,
+    Permission, SignIn,
     oidc::{
         ClaimRules, ExchangeRules, Issuer, IssuerSettings, KeySource, RULE, Template,
         public_subjects, rules_hash,
@@ -17,6 +17,8 @@ use super::{KeysFileError, Table, texts};
 
 /// How long exchanged keys live by default, in milliseconds. Most jobs are over within an hour.
 const SESSION_MS: u64 = 60 * 60 * 1_000;
+/// How long sessions of people last by default, in milliseconds: a working day.
+const PEOPLE_SESSION_MS: u64 = 8 * 60 * 60 * 1_000;
 /// How long exchanged keys may live, in milliseconds. After a day no key renews.
 const MAX_SESSION_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The longest audience and the longest name of a claim, in characters.
@@ -80,6 +82,7 @@ impl<'a> Table<'a> {
         &mut self,
         names: Vec<(Permission, Template)>,
         issuers: &[Issuer],
+        sign_in: Option<&SignIn>,
     ) -> Result<ExchangeRules, KeysFileError> {
         const ISSUER: &str = "the name of an [[issuer]] in this file";
         const OWNER: &str =
@@ -91,9 +94,11 @@ impl<'a> Table<'a> {
             .find(|it| Some(&*it.name) == issuer);
         let issuer = issuer.ok_or_else(|| self.refuse("issuer", ISSUER))?;
         let claims = self.claims(issuer, &names)?;
-        let session = self
-            .number("session_ms", 1_000, MAX_SESSION_MS)?
-            .unwrap_or(SESSION_MS);
+        let client = self.client(issuer, sign_in)?;
+        let session = self.number("session_ms", 1_000, MAX_SESSION_MS)?;
+        let usual = client.map_or(SESSION_MS, |_| PEOPLE_SESSION_MS);
+        let session = session.unwrap_or(usual);
+        let audience = client.unwrap_or(&issuer.audience);
         let owner = self.read("owner", OWNER, |value| Template::of_text(value.as_str()?))?;
         let mut metadata = Vec::new();
         for (name, value) in self.below("metadata")? {
@@ -104,8 +109,9 @@ impl<'a> Table<'a> {
             metadata.push((name.clone(), template.ok_or_else(refused)?));
         }
         Ok(ExchangeRules {
-            hash: rules_hash(&issuer.url, &issuer.audience, &claims),
+            hash: rules_hash(&issuer.url, audience, &claims),
             issuer: issuer.name.clone(),
+            audience: audience.into(),
             claims,
             names,
             session: Duration::from_millis(session),
@@ -159,7 +165,7 @@ impl<'a> Table<'a> {
         Ok(rules)
     }
 
-    fn text(
+    pub(super) fn text(
         &mut self,
         field: &'static str,
         allowed: &str,

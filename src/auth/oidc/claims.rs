@@ -94,10 +94,15 @@ impl ClaimRules {
         self.0.is_empty()
     }
 
+    /// Whether there is a rule for this claim.
+    pub(in crate::auth) fn names(&self, claim: &str) -> bool {
+        self.0.contains_key(claim)
+    }
+
     /// Whether a token has claims for this key; otherwise the first claim that is wrong. `uses_email` says that a
     /// template uses the address, too.
     pub fn check(&self, claims: &Claims, uses_email: bool) -> Result<(), &str> {
-        let needs_verified = uses_email || self.0.contains_key(EMAIL);
+        let needs_verified = uses_email || self.names(EMAIL);
         if needs_verified && claims.get(EMAIL_VERIFIED) != Some(&Value::Bool(true)) {
             return Err(EMAIL_VERIFIED);
         }

@@ -29,6 +29,8 @@ pub(in crate::auth) struct ExchangedContent {
     pub(in crate::auth) at_ms: u64,
     /// When the exchanged key ends, in milliseconds since 1970.
     pub(in crate::auth) until_ms: u64,
+    /// What people are shown of a person that has signed in; `None` for a program.
+    pub(in crate::auth) person: Option<String>,
     /// What the token has made of the templates.
     #[serde(flatten)]
     pub(in crate::auth) rendered: Rendered,
@@ -65,18 +67,14 @@ impl ExchangedKey {
 
     /// Seals a content; `None` if the key would be too long.
     pub(in crate::auth) fn seal(content: &ExchangedContent, seal: &Seal) -> Option<Self> {
-        let json = serde_json::to_vec(content).expect("texts and numbers can be written as JSON");
-        let text = format!("{}{}", Self::PREFIX, seal.seal(json));
-        (text.len() <= Self::MAX_LEN).then(|| Self(text.into()))
+        content
+            .seal(Self::PREFIX, seal)
+            .map(|text| Self(text.into()))
     }
 
     /// Opens an exchanged key that was sealed with one of these secrets, whether or not it has ended.
     pub(in crate::auth) fn open(text: &str, seal: &Seal) -> Option<ExchangedContent> {
-        if text.len() > Self::MAX_LEN {
-            return None;
-        }
-        let content = seal.open(text.strip_prefix(Self::PREFIX)?)?;
-        serde_json::from_slice(&content).ok()
+        ExchangedContent::open(Self::PREFIX, text, seal)
     }
 
     /// The exchanged key as text, for the program that has sent the ID token.
@@ -94,6 +92,21 @@ impl fmt::Debug for ExchangedKey {
 // === impl ExchangedContent ===
 
 impl ExchangedContent {
+    /// Seals the content behind a prefix; `None` if the text would be too long.
+    pub(in crate::auth) fn seal(&self, prefix: &str, seal: &Seal) -> Option<String> {
+        let json = serde_json::to_vec(self).expect("texts and numbers can be written as JSON");
+        let text = format!("{prefix}{}", seal.seal(json));
+        (text.len() <= ExchangedKey::MAX_LEN).then_some(text)
+    }
+
+    /// Opens a text that was sealed for the same purpose with one of these secrets, whether or not it has ended.
+    pub(in crate::auth) fn open(prefix: &str, text: &str, seal: &Seal) -> Option<Self> {
+        if text.len() > ExchangedKey::MAX_LEN {
+            return None;
+        }
+        serde_json::from_slice(&seal.open(text.strip_prefix(prefix)?)?).ok()
+    }
+
     pub(in crate::auth) fn at(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_millis(self.at_ms)
     }
@@ -122,6 +135,7 @@ mod tests {
             at_ms: 1_795_176_000_123,
             until_ms: 1_795_179_600_123,
             workload: r#"{"repository_id":"7"}"#.to_owned(),
+            person: None,
             rendered: Rendered {
                 owner: Some("acme/web #7".to_owned()),
                 metadata: BTreeMap::from([("run".to_owned(), "https://x".to_owned())]),

@@ -83,6 +83,19 @@ const MAX_SHOWN: usize = 200;
 /// The longest subject, in characters.
 const MAX_SUBJECT: usize = 512;
 
+// === impl VerifiedToken ===
+
+impl VerifiedToken {
+    /// Whether the token is for this audience, alone or among others.
+    pub(in crate::auth) fn has_audience(&self, audience: &str) -> bool {
+        let is_ours = |value: &Value| value.as_str() == Some(audience);
+        match self.claims.get("aud") {
+            Some(Value::Array(list)) => list.iter().any(is_ours),
+            one => one.is_some_and(is_ours),
+        }
+    }
+}
+
 // === impl IdToken ===
 
 impl<'a> IdToken<'a> {

@@ -1,14 +1,9 @@
 //! Issuers: who signs ID tokens, and where their keys come from.
 
-use std::{
-    fmt::Display,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Display, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use reqwest::{Client, header::CACHE_CONTROL, redirect};
+use reqwest::{Client, RequestBuilder, Response, header::CACHE_CONTROL, redirect};
 use serde::Deserialize;
 use tokio::{
     sync::Semaphore,
@@ -35,6 +30,8 @@ pub struct Issuer {
     /// What the keys file says of the issuer.
     pub settings: IssuerSettings,
     cache: Mutex<KeyCache>,
+    /// What the issuer has last said of itself. Nothing is known of an issuer whose keys are pinned.
+    discovery: Mutex<Option<Arc<Discovery>>>,
     /// Held by the only fetch.
     fetch: tokio::sync::Mutex<()>,
     /// How many requests may wait for the keys of this issuer.
@@ -65,6 +62,22 @@ pub enum KeySource {
     Pinned(PathBuf),
 }
 
+/// What an issuer says of itself.
+#[derive(Debug, Deserialize)]
+pub(in crate::auth) struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+    /// Where people sign in. Issuers for programs alone have no such page.
+    pub(in crate::auth) authorization_endpoint: Option<String>,
+    /// Where a code is exchanged for an ID token.
+    pub(in crate::auth) token_endpoint: Option<String>,
+    /// Where people sign out.
+    pub(in crate::auth) end_session_endpoint: Option<String>,
+    /// How a client authenticates at the token endpoint.
+    #[serde(default)]
+    pub(in crate::auth) token_endpoint_auth_methods_supported: Vec<String>,
+}
+
 /// How long one request for keys may take.
 pub(in crate::auth) const FETCH_LIMIT: Duration = Duration::from_secs(5);
 /// How many requests may wait for the keys of one issuer.
@@ -93,6 +106,7 @@ impl Issuer {
         Self {
             settings,
             cache: Mutex::new(KeyCache::new(Instant::now())),
+            discovery: Mutex::default(),
             fetch: tokio::sync::Mutex::new(()),
             waits: Semaphore::new(MAX_WAITS),
         }
@@ -116,6 +130,11 @@ impl Issuer {
     /// The keys, if any count now.
     pub(in crate::auth) fn keys(&self) -> Option<Arc<KeySet>> {
         self.cache.lock().keys(Instant::now()).cloned()
+    }
+
+    /// What the issuer has last said of itself, if anything.
+    pub(in crate::auth) fn discovery(&self) -> Option<Arc<Discovery>> {
+        self.discovery.lock().clone()
     }
 
     /// Whether the keys could not be fetched when they were due.
@@ -161,7 +180,8 @@ impl Issuer {
         let (mut cache, now) = (self.cache.lock(), Instant::now());
         let was_failing = cache.is_failing();
         match fetched {
-            Ok((keys, age)) => {
+            Ok((discovery, keys, age)) => {
+                *self.discovery.lock() = Some(Arc::new(discovery));
                 cache.fetched(keys, age, now);
                 if was_failing {
                     info!(issuer = name, "the keys of the issuer can be fetched again");
@@ -178,76 +198,86 @@ impl Issuer {
     }
 }
 
-/// Fetches the keys of an issuer, and how long they may be kept. A failure is a text for the log.
-async fn fetch(settings: &IssuerSettings) -> Result<(KeySet, Option<Duration>), String> {
-    #[derive(Deserialize)]
-    struct Discovery {
-        issuer: String,
-        jwks_uri: String,
-    }
-    let KeySource::Discovery(ca_file) = &settings.source else {
-        unreachable!("pinned keys are not fetched");
-    };
+/// Fetches what an issuer says of itself, its keys, and how long they may be kept. A failure is a text for the log.
+async fn fetch(settings: &IssuerSettings) -> Result<(Discovery, KeySet, Option<Duration>), String> {
     let discovery = format!("{}{DISCOVERY}", settings.url.trim_end_matches('/'));
-    let (document, _) = get(&discovery, ca_file.as_deref()).await?;
+    let (document, _) = settings.get("the issuer", &discovery).await?;
     let found: Discovery = serde_json::from_slice(&document)
         .map_err(|_| format!("{discovery} is no OpenID configuration with issuer and jwks_uri"))?;
-    let Discovery { issuer, jwks_uri } = found;
-    if *issuer != *settings.url {
-        let issuer = shown(&issuer);
+    if *found.issuer != *settings.url {
+        let issuer = shown(&found.issuer);
         return Err(format!("the configuration is of the issuer {issuer}"));
     }
-    // Only an issuer on this machine may have its keys without TLS.
-    if !jwks_uri.starts_with("https://") && !settings.url.starts_with("http://") {
-        let uri = shown(&jwks_uri);
-        return Err(format!("jwks_uri is {uri}, and no https:// address"));
-    }
-    let (keys, age) = get(&jwks_uri, ca_file.as_deref()).await?;
-    let keys = KeySet::parse(&keys).map_err(|error| format!("{}: {error}", shown(&jwks_uri)))?;
-    Ok((keys, age))
+    let uri = &found.jwks_uri;
+    let (keys, age) = settings.get("jwks_uri", uri).await?;
+    let keys = KeySet::parse(&keys).map_err(|error| format!("{}: {error}", shown(uri)))?;
+    Ok((found, keys, age))
 }
 
-/// Fetches a document of at most 256 KiB, and how long it may be kept.
-async fn get(text: &str, ca_file: Option<&Path>) -> Result<(Vec<u8>, Option<Duration>), String> {
-    let url = IssuerSettings::address(text).ok_or_else(|| {
-        let url = shown(text);
-        format!("jwks_uri is {url}; allowed is https://, or http:// to a loopback address")
-    })?;
-    let failed = |error: reqwest::Error| cause(&error, "ca_file of the issuer");
-    let is_tls = url.scheme() == "https";
-    let ca = ca_file.map(|path| PemFile::new("ca_file of the issuer", path));
-    let tls = if is_tls {
-        ClientFiles { ca, identity: None }.config()
-    } else {
-        no_tls()
-    };
-    let mut builder = Client::builder()
-        .connect_timeout(FETCH_LIMIT)
-        .timeout(FETCH_LIMIT)
-        .tls_backend_preconfigured(tls.map_err(|error| error.to_string())?)
-        // A redirect could lead to any host, over plain HTTP.
-        .redirect(redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
-    if !is_tls {
-        builder = builder.no_proxy();
+// === Requests to an issuer ===
+
+impl IssuerSettings {
+    /// An address that the issuer names. Only an issuer on this machine may do without TLS.
+    pub(in crate::auth) fn named(&self, what: &str, text: &str) -> Result<Url, String> {
+        let is_safe = |url: &Url| url.scheme() == "https" || self.url.starts_with("http://");
+        Self::address(text).filter(is_safe).ok_or_else(|| {
+            let text = shown(text);
+            format!(
+                "{what} is {text}; allowed is https://, or http:// if the issuer is on this machine"
+            )
+        })
     }
-    let client = builder.build().map_err(failed)?;
-    let mut response = client.get(url).send().await.map_err(failed)?;
-    let status = response.status().as_u16();
-    if status != 200 {
-        return Err(format!("{} answers with the status {status}", shown(text)));
-    }
-    let header = response.headers().get(CACHE_CONTROL);
-    let age = header
-        .and_then(|value| value.to_str().ok())
-        .and_then(max_age);
-    let mut body = Vec::new();
-    while let Some(more) = response.chunk().await.map_err(failed)? {
-        body.extend_from_slice(&more);
-        if body.len() > KeySet::MAX_LEN {
-            return Err(format!("{} has more than 256 KiB", shown(text)));
+
+    /// Fetches a document, and how long it may be kept.
+    async fn get(&self, what: &str, text: &str) -> Result<(Vec<u8>, Option<Duration>), String> {
+        let url = self.named(what, text)?;
+        let (response, body) = self.ask(&url, Client::get).await?;
+        let status = response.status().as_u16();
+        if status != 200 {
+            return Err(format!("{} answers with the status {status}", shown(text)));
         }
+        let header = response.headers().get(CACHE_CONTROL);
+        let age = header.and_then(|value| value.to_str().ok());
+        Ok((body, age.and_then(max_age)))
     }
-    Ok((body, age))
+
+    /// Sends a request to the issuer, and reads its answer of at most 256 KiB.
+    pub(in crate::auth) async fn ask(
+        &self,
+        url: &Url,
+        request: impl FnOnce(&Client, Url) -> RequestBuilder,
+    ) -> Result<(Response, Vec<u8>), String> {
+        let failed = |error: reqwest::Error| cause(&error, "ca_file of the issuer");
+        let is_tls = url.scheme() == "https";
+        let ca = match &self.source {
+            KeySource::Discovery(Some(path)) => Some(PemFile::new("ca_file of the issuer", path)),
+            KeySource::Discovery(None) | KeySource::Pinned(_) => None,
+        };
+        let tls = if is_tls {
+            ClientFiles { ca, identity: None }.config()
+        } else {
+            no_tls()
+        };
+        let mut builder = Client::builder()
+            .connect_timeout(FETCH_LIMIT)
+            .timeout(FETCH_LIMIT)
+            .tls_backend_preconfigured(tls.map_err(|error| error.to_string())?)
+            // A redirect could lead to any host, over plain HTTP.
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
+        if !is_tls {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(failed)?;
+        let mut response = request(&client, url.clone()).send().await.map_err(failed)?;
+        let mut body = Vec::new();
+        while let Some(more) = response.chunk().await.map_err(failed)? {
+            body.extend_from_slice(&more);
+            if body.len() > KeySet::MAX_LEN {
+                return Err(format!("{} has more than 256 KiB", shown(url.as_str())));
+            }
+        }
+        Ok((response, body))
+    }
 }

@@ -21,7 +21,7 @@ pub(super) use exchanged_key::{ExchangedContent, PURPOSE};
 pub use exchanged_key::{ExchangedKey, Rendered};
 pub use id_token::{Claims, IdToken, RefusalClass, TokenRefusal, VerifiedToken};
 pub(super) use id_token::{refuse, shown};
-pub(super) use issuer::FETCH_LIMIT;
+pub(super) use issuer::{Discovery, FETCH_LIMIT};
 pub use issuer::{Issuer, IssuerSettings, KeySource};
 pub use key_set::KeySet;
 pub use rules::ExchangeRules;

@@ -21,6 +21,8 @@ use super::{
 pub struct ExchangeRules {
     /// The name of the issuer in the keys file.
     pub issuer: Box<str>,
+    /// The audience that a token must have: of keys for people the id of the client with which they sign in.
+    pub audience: Box<str>,
     /// The claims that a token must have.
     pub claims: ClaimRules,
     /// The beginnings of lock names that depend on the claims, each with its permission.
@@ -77,6 +79,7 @@ impl ExchangeRules {
             workload: Value::Object(ids.next().into_iter().collect()).to_string(),
             at_ms: milliseconds(now),
             until_ms: milliseconds(now + self.session),
+            person: None,
             rendered,
         })
     }

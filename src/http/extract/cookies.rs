@@ -58,11 +58,15 @@ impl CookieNames {
         let is_secure = gateway.config.http.tls.is_on() || a_proxy_says_https(&parts.headers);
         Self {
             is_secure,
-            secure: if gateway.base_path.as_str().is_empty() {
-                OF_HOST
-            } else {
-                OF_PATH
-            },
+            secure: Self::secure(&gateway.base_path),
+        }
+    }
+
+    fn secure(base_path: &BasePath) -> &'static str {
+        if base_path.as_str().is_empty() {
+            OF_HOST
+        } else {
+            OF_PATH
         }
     }
 
@@ -123,11 +127,28 @@ impl CookieJar {
         let text = format!(
             "{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}"
         );
-        let mut value = HeaderValue::try_from(text).expect("base64 and paths are visible ASCII");
-        // A sensitive value is not printed in `Debug`, and HTTP/2 keeps it out of its header tables.
-        value.set_sensitive(true);
-        value
+        cookie_value(&text)
     }
+
+    /// The jar for a browser that an issuer has sent back: the page before belongs to the issuer. Of this jar a browser
+    /// forgets every other session, because it has not sent the cookies that it has.
+    pub(in crate::http) fn for_issuer(gateway: &AppState, is_secure: bool) -> Self {
+        let secure = CookieNames::secure(&gateway.base_path);
+        Self {
+            names: CookieNames { is_secure, secure },
+            is_secure,
+            path: gateway.base_path.clone(),
+            brought: vec![secure, SESSION_COOKIE],
+        }
+    }
+}
+
+/// The header that sets a cookie with a secret.
+pub(in crate::http) fn cookie_value(text: &str) -> HeaderValue {
+    let mut value = HeaderValue::try_from(text).expect("base64 and paths are visible ASCII");
+    // A sensitive value is not printed in `Debug`, and HTTP/2 keeps it out of its header tables.
+    value.set_sensitive(true);
+    value
 }
 
 impl FromRequestParts<Arc<AppState>> for CookieJar {
@@ -167,7 +188,7 @@ impl FromRequestParts<Arc<AppState>> for CookieJar {
 
 /// The names and values of all cookies. Malformed cookies are left out: other programs on the host may have
 /// set them.
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+pub(in crate::http) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let texts = headers
         .get_all(COOKIE)
         .iter()

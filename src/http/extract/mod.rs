@@ -12,7 +12,7 @@ mod target;
 pub(super) use accept::{AcceptsHtml, AcceptsJson, accepts, items, must_accept_events};
 pub(super) use body::{ApiJson, RequestBody, body_schema};
 pub(super) use caller::{Caller, OptionalCaller, SessionHolder, UnrefusedCaller, bearer};
-pub(super) use cookies::{CookieJar, SESSION_COOKIE};
+pub(super) use cookies::{CookieJar, SESSION_COOKIE, cookie_value, cookies};
 pub(super) use field::{Field, Form, declare_fields};
 pub(super) use fields::Fields;
 pub(super) use headers::{

@@ -1,6 +1,7 @@
 //! An issuer of ID tokens on a free port of this machine, which can be made to fail.
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     sync::{
         Arc,
@@ -9,14 +10,17 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use latchgate::lifecycle::Lifecycle;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     time::sleep,
 };
+use url::form_urlencoded;
 
 /// An issuer with its state, which a test may change.
 pub(crate) struct MockIssuer {
@@ -28,6 +32,18 @@ struct State {
     keys: Mutex<Value>,
     mode: Mutex<Mode>,
     asked: AtomicUsize,
+    /// The codes that were not used yet, each with the request that it answers.
+    codes: Mutex<HashMap<String, Code>>,
+    /// The requests for ID tokens, whether or not they were answered.
+    exchanges: Mutex<Vec<String>>,
+}
+
+/// A code for an ID token.
+pub(crate) struct Code {
+    /// The ID token.
+    pub(crate) token: String,
+    /// The hash of the verifier without which the code is of no use.
+    pub(crate) challenge: String,
 }
 
 /// How an issuer answers a request for its keys.
@@ -65,6 +81,8 @@ impl MockIssuer {
             keys: Mutex::new(keys),
             mode: Mutex::new(Mode::Serves),
             asked: AtomicUsize::new(0),
+            codes: Mutex::default(),
+            exchanges: Mutex::default(),
         });
         let shared = Arc::clone(&state);
         let (lifecycle, tasks) = (Lifecycle::new(), Lifecycle::new());
@@ -88,6 +106,16 @@ impl MockIssuer {
         *self.state.mode.lock() = mode;
     }
 
+    /// Lets a client exchange this code once.
+    pub(crate) fn give(&self, name: &str, code: Code) {
+        self.state.codes.lock().insert(name.to_owned(), code);
+    }
+
+    /// The forms of all requests for ID tokens.
+    pub(crate) fn exchanges(&self) -> Vec<String> {
+        self.state.exchanges.lock().clone()
+    }
+
     /// How often the keys were asked for.
     pub(crate) fn asked(&self) -> usize {
         self.state.asked.load(Ordering::Relaxed)
@@ -103,6 +131,9 @@ async fn answer(mut stream: TcpStream, address: SocketAddr, state: Arc<State>) {
         }
     }
     let head = String::from_utf8(head).unwrap();
+    if head.starts_with("POST /token ") {
+        return exchange(stream, &head, &state).await;
+    }
     let mode = *state.mode.lock();
     let is_discovery = head.starts_with("GET /.well-known/openid-configuration ");
     let url = |path: &str| format!("http://{address}{path}");
@@ -135,7 +166,12 @@ async fn answer(mut stream: TcpStream, address: SocketAddr, state: Arc<State>) {
             };
             (
                 200,
-                json!({"issuer": issuer, "jwks_uri": keys}).to_string(),
+                json!({
+                    "issuer": issuer, "jwks_uri": keys, "authorization_endpoint": url("/authorize?kept=1"),
+                    "token_endpoint": url("/token"), "end_session_endpoint": url("/end"),
+                    "token_endpoint_auth_methods_supported": ["client_secret_post"],
+                })
+                .to_string(),
                 String::new(),
             )
         }
@@ -155,5 +191,41 @@ async fn answer(mut stream: TcpStream, address: SocketAddr, state: Arc<State>) {
         body.len()
     );
     // A gateway that reads no further closes the connection.
+    drop(stream.write_all(answer.as_bytes()).await);
+}
+
+/// Answers a request for an ID token: once for each code, and only with the verifier and the secret.
+async fn exchange(mut stream: TcpStream, head: &str, state: &State) {
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.trim().parse::<usize>().unwrap())
+    });
+    let mut body = vec![0; length.unwrap()];
+    stream.read_exact(&mut body).await.unwrap();
+    let form: HashMap<_, _> = form_urlencoded::parse(&body).into_owned().collect();
+    state
+        .exchanges
+        .lock()
+        .push(String::from_utf8(body).unwrap());
+    let code = state.codes.lock().remove(&form["code"]);
+    let code = code.filter(|code| {
+        let hash = URL_SAFE_NO_PAD.encode(Sha256::digest(&form["code_verifier"]));
+        hash == code.challenge
+            && form["client_id"] == "page"
+            && form["client_secret"] == "a secret & more"
+    });
+    let (status, body) = match code {
+        Some(code) => (
+            200,
+            json!({"access_token": "x", "id_token": code.token, "token_type": "Bearer"}),
+        ),
+        None => (400, json!({"error": "invalid_grant"})),
+    };
+    let body = body.to_string();
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    );
     drop(stream.write_all(answer.as_bytes()).await);
 }

@@ -46,7 +46,7 @@ pub(crate) use descriptors::raise_the_limit;
 pub(crate) use fields::{assert_has, fields};
 pub(crate) use full::full;
 pub(crate) use manual_clock::ManualClock;
-pub(crate) use mock_issuer::{MockIssuer, Mode};
+pub(crate) use mock_issuer::{Code, MockIssuer, Mode};
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
 pub(crate) use redis_server::{RedisServer, cmd, free_port, spawn_in, url};

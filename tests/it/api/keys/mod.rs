@@ -4,6 +4,8 @@ mod cookies;
 mod exchange;
 mod exchanged;
 mod limits;
+mod people;
+mod people_sessions;
 mod permissions;
 mod revoked;
 mod sessions;

@@ -36,12 +36,12 @@ async fn who_has_signed_in_may_do_what_the_key_may() {
     assert_eq!(
         told,
         json!({
-            "authentication": true, "expires_at": "2026-11-21T00:00:00.000Z",
+            "authentication": true, "caller": "ops", "expires_at": "2026-11-21T00:00:00.000Z",
             "expires_in_ms": 43_200_000, "max_ttl_ms": 60_000, "name": "ops",
             "permissions": {
                 "acquire": ["deploy:"], "break": [], "check": [], "metrics": true, "reserve": [], "order": [], "view": ["*"],
             },
-            "signed_in": true,
+            "sign_in": null, "sign_out": null, "signed_in": true,
         })
     );
     let cookie = session(&service, &key).await;
@@ -226,12 +226,12 @@ async fn without_keys_everybody_is_known_and_there_is_no_cookie() {
     assert_eq!(
         shown.json(),
         json!({
-            "authentication": false, "expires_at": null, "expires_in_ms": null,
+            "authentication": false, "caller": null, "expires_at": null, "expires_in_ms": null,
             "max_ttl_ms": null, "name": null,
             "permissions": {
                 "acquire": ["*"], "break": ["*"], "check": ["*"], "metrics": true, "reserve": ["*"], "order": ["*"], "view": ["*"],
             },
-            "signed_in": false,
+            "sign_in": null, "sign_out": null, "signed_in": false,
         })
     );
     let answer = sign_in(&service, Key::new().key.expose()).await;
