@@ -47,7 +47,7 @@ pub enum ExchangeError {
 /// How often the gateway looks whether keys of issuers are due.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long a token waits until it may be verified. A verification takes a fraction of a millisecond.
-const QUEUES_FOR: Duration = Duration::from_secs(1);
+pub(super) const QUEUES_FOR: Duration = Duration::from_secs(1);
 
 // === impl Gate ===
 

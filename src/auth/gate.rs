@@ -52,6 +52,8 @@ pub(super) struct GateInner {
     pub(super) verifications: Semaphore,
     /// How many ID tokens from addresses with too many refusals may be verified at a time.
     pub(super) suspects: Semaphore,
+    /// How many people from such addresses may sign in at a time.
+    pub(super) suspect_sign_ins: Semaphore,
     /// The data directory that keeps the secret of exchanged keys, if no file is configured.
     directory: OnceLock<PathBuf>,
 }
@@ -82,6 +84,7 @@ impl Gate {
             is_outdated: watch::Sender::new(false),
             verifications: Semaphore::new(MAX_VERIFICATIONS),
             suspects: Semaphore::new(1),
+            suspect_sign_ins: Semaphore::new(MAX_VERIFICATIONS),
             directory: OnceLock::new(),
         })))
     }

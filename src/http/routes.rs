@@ -164,8 +164,6 @@ fn operations() -> Vec<Operation> {
             &[&[Code::Unauthorized, Code::IssuerUnavailable], TOKEN, BODY],
         )
         .optional_body(),
-        row(sign_in::__path_begin, sign_in::begin, &[]),
-        row(sign_in::__path_finish, sign_in::finish, &[]),
         row(ops::__path_healthz, ops::healthz, &[]).class(Probes),
         row(ops::__path_readyz, ops::readyz, &[]).class(Probes),
         row(ops::__path_metrics, ops::metrics, &[KEY]).class(Scrapes),
@@ -175,6 +173,8 @@ fn operations() -> Vec<Operation> {
         row(__path_openapi_json, openapi_json, &[]),
         row(pages::__path_docs, pages::docs, &[]),
         Operation::of_file("/docs/{*asset}", pages::asset),
+        Operation::of_file("/sign-in", sign_in::begin),
+        Operation::of_file("/sign-in/callback", sign_in::finish),
         row(pages::__path_dashboard, pages::dashboard, &[]),
         Operation::of_file("/dashboard/", pages::below),
         Operation::of_file("/dashboard/{*path}", pages::below),

@@ -130,7 +130,8 @@ pub(in crate::http) async fn sign_in(
 /// Sign out
 ///
 /// Makes the browser forget its session. The gateway has nothing to forget: a copy of the cookie, if there is
-/// one, counts until the session ends. To end copies too, take the secret out of its key.
+/// one, counts until the session ends. To end copies too, take the secret out of its key, or set `sessions_after`
+/// of the key.
 ///
 /// Signing out is not charged to the key, so that a session can be ended even if other callers have used up
 /// the key's rate.

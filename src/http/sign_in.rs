@@ -17,7 +17,9 @@ use http::{
 use tracing::info;
 use url::{Position, Url, form_urlencoded};
 
-use crate::auth::{ATTEMPT_LIVES, ExchangeError, SignIn, SignInAnswer, SignInError};
+use crate::auth::{
+    ATTEMPT_LIVES, ExchangeError, SignIn, SignInAnswer, SignInError, may_hold_secret,
+};
 
 use super::{
     edge::RequestContext,
@@ -32,33 +34,22 @@ const ATTEMPT_OF_HOST: &str = "__Host-latchgate-sign-in-";
 /// How many attempts a browser keeps. Without a limit, links that somebody else has made would fill its headers.
 const MAX_ATTEMPTS: usize = 5;
 /// The longest path to which a browser returns, in bytes: all attempts together must fit into the headers of a request.
-const MAX_RETURN: usize = 1_024;
+const MAX_RETURN: usize = 256;
 
-/// Sign in at the issuer
-///
-/// For browsers: goes to the page of the issuer where people sign in (`[sign_in]` of the keys file), and comes back to
-/// `/sign-in/callback`. Afterwards the dashboard is shown at `return`, which begins with `/dashboard`; any other address
-/// counts as `/dashboard`. `GET /session` says whether the gateway offers this.
-#[utoipa::path(
-    get,
-    path = "/sign-in",
-    operation_id = "beginSignIn",
-    tag = "session",
-    params(("return" = Option<String>, Query, nullable = false, example = "/dashboard/locks",
-            description = "The path of the dashboard to show afterwards.")),
-    responses(
-        (status = 303, description = "To the page of the issuer.",
-         headers(("Location", description = "The page of the issuer."),
-                 ("Set-Cookie", description = "The attempt, for ten minutes."))),
-        (status = "4XX", description = "A page that says why nobody is signed in.", body = String, content_type = "text/html"),
-        (status = "5XX", description = "The same, if the issuer is the cause.", body = String, content_type = "text/html"),
-    )
-)]
+/// Goes to the page of the issuer where people sign in, to come back to [`finish`] and afterwards to the page `return` of
+/// the dashboard.
 pub(in crate::http) async fn begin(
     State(gateway): State<Arc<AppState>>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
+    // A link on another site must not sign in again whoever has signed out here.
+    if headers
+        .get("sec-fetch-site")
+        .is_some_and(|site| site == "cross-site")
+    {
+        return refusal(&gateway, &SignInError::NotAskedHere);
+    }
     let asked = parameter(&uri, "return").unwrap_or_default();
     let begun = gateway
         .gate
@@ -96,26 +87,7 @@ pub(in crate::http) async fn begin(
     (StatusCode::SEE_OTHER, headers, AppendHeaders(cookies)).into_response()
 }
 
-/// Come back from the issuer
-///
-/// For browsers: the issuer sends them here, with a code if the person has signed in. The gateway exchanges the code for
-/// an ID token, and sets a session cookie for the person with the permissions of the first key for people that the token
-/// matches. The answer is a page that goes on to the dashboard by itself, or says what went wrong.
-#[utoipa::path(
-    get,
-    path = "/sign-in/callback",
-    operation_id = "finishSignIn",
-    tag = "session",
-    params(("state" = String, Query, description = "Names the attempt, which this browser has begun."),
-           ("code" = Option<String>, Query, nullable = false, description = "The code for an ID token."),
-           ("error" = Option<String>, Query, nullable = false, description = "Why there is no code.")),
-    responses(
-        (status = 200, description = "The page that goes on.", body = String, content_type = "text/html",
-         headers(("Set-Cookie", description = "The session; and the attempt is forgotten."))),
-        (status = "4XX", description = "A page that says why nobody is signed in.", body = String, content_type = "text/html"),
-        (status = "5XX", description = "The same, if the issuer is the cause.", body = String, content_type = "text/html"),
-    )
-)]
+/// Comes back from the issuer with a code, for which the person gets a session.
 pub(in crate::http) async fn finish(
     State(gateway): State<Arc<AppState>>,
     (provenance, context): (Provenance, RequestContext),
@@ -143,6 +115,8 @@ pub(in crate::http) async fn finish(
         .finish_sign_in(sealed, &answer, provenance.remote);
     let (access, session, return_to) = match finished.await {
         Ok(finished) => finished,
+        // The person can try the same page again.
+        Err(error @ SignInError::Token(ExchangeError::Busy)) => return refusal(&gateway, &error),
         Err(error) => {
             return (AppendHeaders([forgotten]), refusal(&gateway, &error)).into_response();
         }
@@ -229,13 +203,24 @@ fn refusal(gateway: &AppState, error: &SignInError) -> Response {
             StatusCode::BAD_GATEWAY
         }
         SignInError::NoAttempt(_)
+        | SignInError::NotAskedHere
         | SignInError::NotSignedIn(_)
         | SignInError::TooManyGroups
         | SignInError::Token(ExchangeError::Token(_) | ExchangeError::Refused(_)) => {
             StatusCode::FORBIDDEN
         }
     };
-    info!(%error, "nobody was signed in");
+    let cause = match error {
+        SignInError::NoToken(reason) => reason.clone(),
+        error => error.to_string(),
+    };
+    let cause = if may_hold_secret(&cause) {
+        "***"
+    } else {
+        &*cause
+    };
+    // Quoted: anybody may choose a part of the text.
+    info!(?cause, "nobody was signed in");
     let why = match error {
         // What exactly is wrong is for the log alone.
         SignInError::Token(ExchangeError::Token(refusal)) => {

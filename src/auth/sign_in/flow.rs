@@ -3,11 +3,11 @@
 use std::{net::IpAddr, sync::Arc, time::SystemTime};
 
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::auth::{
     Access, ExchangeError, Gate, KeyRing, Refusal, SealedSession,
-    exchange::matching,
+    exchange::{QUEUES_FOR, matching},
     gate::GateInner,
     oidc::{Discovery, IdToken, Issuer, RefusalClass, VerifiedToken, refuse},
     session::milliseconds,
@@ -26,7 +26,7 @@ pub struct SignInBegin {
 }
 
 /// What the issuer has sent a browser back with.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct SignInAnswer {
     /// The text by which the attempt is known.
     pub state: String,
@@ -49,11 +49,14 @@ pub enum SignInError {
         "This browser has not begun to sign in, or more than ten minutes ago. Open {0}/dashboard, and sign in there."
     )]
     NoAttempt(Box<str>),
+    /// A page of another site has led the browser here.
+    #[error("Another site has led you here. Open the dashboard, and sign in there.")]
+    NotAskedHere,
     /// The issuer has sent the browser back without a code.
     #[error("The issuer did not sign you in. It says: {0}")]
     NotSignedIn(String),
-    /// The issuer cannot be asked, or its answer is no ID token.
-    #[error("The issuer has given no ID token: {0}. Try again.")]
+    /// The issuer cannot be asked, or its answer is no ID token, for this reason, which is for the log.
+    #[error("The issuer has given no ID token. Try again. The log of the gateway says why.")]
     NoToken(String),
     /// The groups of the person are too many for an ID token, so that it has none.
     #[error(
@@ -183,12 +186,13 @@ impl GateInner {
             return Err(no_key("another issuer has answered"));
         }
         let token = {
-            // Addresses with too many refusals share one permit.
+            // Addresses with too many refusals share a few places. Behind a proxy all people have one address.
             let slots = match self.limiter.look(from, Instant::now()) {
                 Ok(()) => &issuer.waits,
-                Err(_) => &self.suspects,
+                Err(_) => &self.suspect_sign_ins,
             };
-            let _slot = slots.try_acquire().map_err(|_| ExchangeError::Busy)?;
+            let slot = timeout(QUEUES_FOR, slots.acquire()).await;
+            let _slot = slot.ok().and_then(Result::ok).ok_or(ExchangeError::Busy)?;
             let discovery = discovery(issuer).await?;
             code::id_token(sign_in, &issuer.settings, &discovery, attempt, code).await
         };

@@ -80,8 +80,8 @@ impl SignIn {
     pub(super) fn shown(&self, claims: &Claims, subject: &str) -> String {
         let text = |claim: &str| claims.get(claim).and_then(|value| value.as_str());
         let is_verified = claims.get("email_verified") == Some(&true.into());
-        let usual = || text("email").filter(|_| is_verified);
-        let chosen = self.shown_claim.as_deref().map_or_else(usual, text);
+        let claim = self.shown_claim.as_deref().unwrap_or("email");
+        let chosen = text(claim).filter(|_| claim != "email" || is_verified);
         let harmless = |c: char| if matches!(c, ' '..='~') { c } else { '?' };
         let shown = |text: &str| -> String { text.trim().chars().map(harmless).collect() };
         let mut shown = chosen

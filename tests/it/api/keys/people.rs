@@ -591,6 +591,17 @@ async fn a_token_that_is_not_for_this_attempt_client_or_person_signs_nobody_in()
 }
 
 #[tokio::test]
+async fn a_link_on_another_site_begins_no_attempt() {
+    let rig = Rig::start(PEOPLE).await;
+    let mut browser = Browser::default();
+    let site = ("sec-fetch-site", "cross-site");
+    let answer = browser.visit(&rig.service, "GET /sign-in", site).await;
+    let why = "Another site has led you here. Open the dashboard, and sign in there.";
+    assert_eq!(sentence(&answer), (403, why));
+    assert_eq!(browser.attempts(), 0);
+}
+
+#[tokio::test]
 async fn a_person_is_told_what_went_wrong() {
     let rig = Rig::start(PEOPLE).await;
     let mut ann = Browser::default();
