@@ -55,7 +55,8 @@ pub(super) struct BreakArgs {
     )]
     owner: Option<Owner>,
     /// With --owner: show what would be broken, and break nothing
-    #[arg(long, requires = "owner")]
+    // `requires = "owner"` would not do: clap drops it where `owner` conflicts with what is given.
+    #[arg(long, conflicts_with_all = ["name", "any", "all", "fencing_token", "foreign_mark"])]
     dry_run: bool,
     /// Reason for the audit log: 1 to 200 characters
     #[arg(long, value_name = "TEXT", value_parser = Reason::not_blank)]

@@ -66,7 +66,7 @@ pub enum RefusalClass {
     Time,
     /// The token is valid, and no API key is for its issuer, audience and claims.
     #[error(
-        "(no key matches): it is valid, and no API key of this gateway is for its issuer, audience and claims. The log of \
+        "(no key matches): no API key of this gateway is for its issuer, audience and claims. The log of \
          the gateway says which claim differs"
     )]
     NoKeyMatches,

@@ -18,8 +18,9 @@ use super::{
 
 /// End all keys that programs have got for ID tokens by this API key
 ///
-/// Sets `sessions_after` of the key to now. A program that has a valid ID token can exchange it again: remove the key, or
-/// change its claims, to prevent that. Leases stay until they end, and can be released with their tokens.
+/// Sets `sessions_after` of the key to now. An ID token that was issued before is not exchanged any more, so a running
+/// job with one token loses its key. The job can exchange a new one: remove the key, or change its claims, to prevent that.
+/// Leases stay until they end, and can be released with their tokens.
 #[derive(Args)]
 pub(in crate::cli) struct RevokeArgs {
     /// The name of the key

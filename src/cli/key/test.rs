@@ -60,7 +60,8 @@ impl TestArgs {
         let names: Vec<_> = matching.iter().map(|(key, _)| &key.name).collect();
         answer["matches"] = json!(names);
         let Some((key, rules)) = matching.first() else {
-            return Err(CliError::unexpected(format!("no key matches\n{answer:#}")));
+            output::answer(&format!("{answer:#}\n"))?;
+            return Err(CliError::unexpected("no key matches"));
         };
         let rendered = rules.render(&claims).map_err(|why| {
             let name = &key.name;

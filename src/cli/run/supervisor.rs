@@ -176,11 +176,12 @@ impl Supervisor {
             let (due, is_to_be_stopped) = (self.due(), self.is_to_be_stopped());
             tokio::select! {
                 // Changes of the lease come first: after a suspension, a renewal and the deadline may both be ready,
-                // and the renewal moves the deadline. The deadline comes before signals, because it must not be late.
+                // and the renewal moves the deadline. A release request brings the end of the lease near, and is told
+                // with the lease. The deadline comes before signals, because it must not be late.
                 biased;
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
-                () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
                 Ok(()) = self.requests.changed() => self.look_at_request(),
+                () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
                 signal = signals.next() => {
                     if self.handle_signal(signal).await == Status::Ended {
                         break;

@@ -523,7 +523,8 @@ impl From<Refusal> for Problem {
             Refusal::NotAKey => (
                 INVALID,
                 "The header `Authorization` does not have an API key of this gateway. It is \
-                 `Bearer KEY`, and a key begins with `lgk_`.",
+                 `Bearer KEY`, and a key begins with `lgk_` or `lgx_`. An ID token is exchanged for a key at \
+                 `POST /session/token`.",
             ),
             Refusal::Damaged => (
                 INVALID,
@@ -542,8 +543,8 @@ impl From<Refusal> for Problem {
             Refusal::ExchangeOver => (
                 INVALID,
                 "The key for which an ID token was exchanged has ended, or the operator has changed or revoked its API \
-                 key. Leases can be renewed until a day after the exchange, and released. Exchange another ID token \
-                 for a key.",
+                 key. Exchange another ID token for a key. With an ended key, leases can be renewed until a day after the \
+                 exchange, but not with a revoked one; every lease can be released with its token.",
             ),
             Refusal::TooMany { retry_after } => {
                 let detail =

@@ -289,6 +289,18 @@ fn all_leases_of_an_owner_are_shown_and_broken() {
         .says("\"runner-8\" holds nothing");
     gateway.typed(&format!("{owner} a")).ends(2);
     gateway.typed("break --reason x --dry-run").ends(2);
+    for more in [
+        "a",
+        "a --yes",
+        "a --all --yes",
+        "a --any",
+        "a --fencing-token 1",
+    ] {
+        gateway
+            .typed(&format!("break --reason x --dry-run {more}"))
+            .ends(2)
+            .says("--dry-run");
+    }
 }
 
 #[test]

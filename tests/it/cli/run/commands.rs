@@ -192,6 +192,16 @@ fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
 }
 
 #[test]
+fn a_grace_that_is_shorter_than_the_lease_is_time_to_end_too() {
+    let (_gateway, url) = Gateway::start_and_url();
+    let mut running = begun(&url, &["deploy", "--ttl", "9s"], TIDY);
+    ask_for(&url, "5s");
+    let ran = running.wait().ends(5);
+    assert_eq!(ran.out, "up\nasked\ntidied\n");
+    assert!(!ran.err.contains("stopping the command"), "{ran:?}");
+}
+
+#[test]
 fn the_lease_is_renewed_while_the_command_ends() {
     let (_gateway, url) = Gateway::start_and_url();
     let slow = r#"trap "echo asked; sleep 5; echo tidied; exit 0" TERM; echo up; while :; do sleep 0.02; done"#;
