@@ -375,8 +375,12 @@ impl State {
                 return Release::Adopted(lease.recipient());
             }
             let rest = releaser.may_rest().then(|| lease.rest(now)).flatten();
+            let untold = lease.is_undelivered().then(|| lease.clone());
             if !releaser.may_rest() {
                 self.forget_order(name, token);
+            } else if let Some(lease) = untold {
+                // Whoever has the token was told of the lease, and has used it.
+                self.remember_order(name, &lease, now);
             }
             // The end of the lease is remembered until a minute after its rest.
             let over = rest.as_ref().map_or(now, |rest| rest.expires_at);
